@@ -1,0 +1,3 @@
+//! payonce takes in payment charges and hands each to the provider at most once.
+
+pub mod clock;
