@@ -12,7 +12,10 @@ pub struct Clock(Arc<dyn Fn() -> OffsetDateTime + Send + Sync>);
 
 impl Clock {
     /// The machine's clock, in UTC.
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the machine's clock"
+    )]
     pub fn system() -> Self {
         Self(Arc::new(OffsetDateTime::now_utc))
     }

@@ -1,3 +1,7 @@
 //! payonce takes in payment charges and hands each to the provider at most once.
 
 pub mod clock;
+pub mod db;
+pub mod domain;
+pub mod intake;
+pub mod provider;

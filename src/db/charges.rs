@@ -1,0 +1,178 @@
+//! Reads charges as clients see them.
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::DbError;
+use crate::domain::charge::{Charge, Failure, NextAction, Progress, Stage, State, StoredObject};
+use crate::domain::idempotency::{Fingerprint, IdempotencyKey};
+use crate::domain::ids::{ChargeId, MerchantId, ProviderChargeId};
+use crate::domain::request::Draft;
+
+/// A charge of one merchant, by its id.
+pub async fn find(
+    connection: &mut PgConnection,
+    merchant: MerchantId,
+    charge: ChargeId,
+) -> Result<Option<Charge>, DbError> {
+    let row = sqlx::query_as!(
+        ChargeRow,
+        r#"
+        SELECT
+            id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
+            customer, return_url, off_session, reference, description,
+            metadata AS "metadata: Json<BTreeMap<String, String>>", live, provider, stage, money, version, attempts,
+            prepares, provider_account, provider_charge_id, failure AS "failure: Json<Failure>",
+            next_action AS "next_action: Json<NextAction>", created_at, updated_at, finished_at
+        FROM charges
+        WHERE id = $1
+            AND merchant_id = $2
+        "#,
+        charge.as_uuid(),
+        merchant.as_uuid(),
+    )
+    .fetch_optional(connection)
+    .await?;
+    row.map(Charge::try_from).transpose()
+}
+
+/// The charges among `ids` that exist, in no order.
+pub async fn find_all(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Charge>, DbError> {
+    let rows = sqlx::query_as!(
+        ChargeRow,
+        r#"
+        SELECT
+            id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
+            customer, return_url, off_session, reference, description,
+            metadata AS "metadata: Json<BTreeMap<String, String>>", live, provider, stage, money, version, attempts,
+            prepares, provider_account, provider_charge_id, failure AS "failure: Json<Failure>",
+            next_action AS "next_action: Json<NextAction>", created_at, updated_at, finished_at
+        FROM charges
+        WHERE id = ANY($1)
+        "#,
+        ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(Charge::try_from).collect()
+}
+
+/// A row of `charges`, as `find` and `find_all` select it.
+struct ChargeRow {
+    id: Uuid,
+    merchant_id: Uuid,
+    idempotency_key: String,
+    fingerprint: Vec<u8>,
+    fingerprint_version: i16,
+    amount: i64,
+    currency: String,
+    payment_method: String,
+    customer: Option<String>,
+    return_url: Option<String>,
+    off_session: bool,
+    reference: Option<String>,
+    description: Option<String>,
+    metadata: Json<BTreeMap<String, String>>,
+    live: bool,
+    provider: String,
+    stage: String,
+    money: String,
+    version: i32,
+    attempts: i32,
+    prepares: i32,
+    provider_account: Option<String>,
+    provider_charge_id: Option<String>,
+    failure: Option<Json<Failure>>,
+    next_action: Option<Json<NextAction>>,
+    created_at: OffsetDateTime,
+    updated_at: OffsetDateTime,
+    finished_at: Option<OffsetDateTime>,
+}
+
+impl TryFrom<ChargeRow> for Charge {
+    type Error = DbError;
+
+    fn try_from(row: ChargeRow) -> Result<Self, Self::Error> {
+        let id = ChargeId::from_uuid(row.id);
+        let unreadable = |column| DbError::Unreadable { charge: id, column };
+        let state = state(id, &row.stage, &row.money, row.failure, row.next_action)?;
+        Ok(Self {
+            id,
+            merchant: MerchantId::from_uuid(row.merchant_id),
+            idempotency_key: IdempotencyKey::parse(row.idempotency_key.as_bytes())
+                .map_err(|_| unreadable("idempotency_key"))?,
+            fingerprint: Fingerprint {
+                version: row.fingerprint_version,
+                hash: row
+                    .fingerprint
+                    .try_into()
+                    .map_err(|_| unreadable("fingerprint"))?,
+            },
+            request: Draft {
+                amount: row.amount,
+                currency: row.currency,
+                payment_method: row.payment_method,
+                customer: row.customer,
+                return_url: row.return_url,
+                off_session: row.off_session,
+                reference: row.reference,
+                description: row.description,
+                metadata: row.metadata.0,
+            },
+            live: row.live,
+            provider: row.provider,
+            progress: Progress {
+                version: row.version,
+                state,
+                attempts: row.attempts,
+                prepares: row.prepares,
+                object: object(id, row.provider_charge_id.as_deref(), row.provider_account)?,
+            },
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            finished_at: row.finished_at,
+        })
+    }
+}
+
+/// The state that the columns say; the table's CHECKs keep them together.
+pub(super) fn state(
+    charge: ChargeId,
+    stage: &str,
+    money: &str,
+    failure: Option<Json<Failure>>,
+    next_action: Option<Json<NextAction>>,
+) -> Result<State, DbError> {
+    let unreadable = |column| DbError::Unreadable { charge, column };
+    Ok(
+        match Stage::parse(stage).ok_or_else(|| unreadable("stage"))? {
+            Stage::Pending => State::Pending,
+            Stage::Processing => State::Processing {
+                sent: money != "not_moved",
+            },
+            Stage::RequiresAction => {
+                State::RequiresAction(next_action.ok_or_else(|| unreadable("next_action"))?.0)
+            }
+            Stage::RequiresReconciliation => State::RequiresReconciliation,
+            Stage::Succeeded => State::Succeeded,
+            Stage::Failed => State::Failed(failure.ok_or_else(|| unreadable("failure"))?.0),
+            Stage::Canceled => State::Canceled,
+        },
+    )
+}
+
+pub(super) fn object(
+    charge: ChargeId,
+    id: Option<&str>,
+    account: Option<String>,
+) -> Result<Option<StoredObject>, DbError> {
+    let Some(id) = id else { return Ok(None) };
+    let unreadable = |column| DbError::Unreadable { charge, column };
+    Ok(Some(StoredObject {
+        id: ProviderChargeId::parse(id).ok_or_else(|| unreadable("provider_charge_id"))?,
+        account: account.ok_or_else(|| unreadable("provider_account"))?,
+    }))
+}

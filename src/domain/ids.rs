@@ -1,0 +1,151 @@
+//! Identities. A charge's id follows from the merchant and the client's key, so that the same request has the same id
+//! on every replica, after a purge and after a restore, without a look-up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use super::idempotency::IdempotencyKey;
+
+/// The namespace of a merchant's charge ids; never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MerchantId(Uuid);
+
+impl MerchantId {
+    pub const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Display for MerchantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mer_{}", self.0.simple())
+    }
+}
+
+/// Shown as `chg_` and 32 hex digits. The same text is the provider's idempotency key for prepare and the stamp in the
+/// provider's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChargeId(Uuid);
+
+impl ChargeId {
+    /// UUIDv5 in the merchant's namespace over `charge:` and the client's key.
+    pub fn derive(merchant: MerchantId, key: &IdempotencyKey) -> Self {
+        const PREFIX: &[u8] = b"charge:";
+        let mut name = Vec::with_capacity(PREFIX.len() + key.as_str().len());
+        name.extend_from_slice(PREFIX);
+        name.extend_from_slice(key.as_str().as_bytes());
+        Self(Uuid::new_v5(&merchant.0, &name))
+    }
+
+    pub const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Display for ChargeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chg_{}", self.0.simple())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a charge id is chg_ and 32 lower-case hex digits")]
+pub struct InvalidChargeId;
+
+impl FromStr for ChargeId {
+    type Err = InvalidChargeId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let hex = text.strip_prefix("chg_").ok_or(InvalidChargeId)?;
+        let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if !plain {
+            return Err(InvalidChargeId);
+        }
+        Uuid::try_parse(hex).map(Self).map_err(|_| InvalidChargeId)
+    }
+}
+
+/// The id of the provider's object, as the provider wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProviderChargeId(String);
+
+impl ProviderChargeId {
+    /// 1 to 255 of `[A-Za-z0-9_-]`: it becomes part of an address, so nothing else is taken from outside.
+    pub fn parse(text: &str) -> Option<Self> {
+        let sane = (1..=255).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        sane.then(|| Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProviderChargeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Fences one hold of one outbox row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseToken(Uuid);
+
+impl LeaseToken {
+    pub const fn from_uuid(token: Uuid) -> Self {
+        Self(token)
+    }
+
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_id_follows_from_merchant_and_key_for_ever() {
+        let merchant = MerchantId::from_uuid(Uuid::from_u128(7));
+        let key = IdempotencyKey::parse(b"order-42").unwrap();
+        assert_eq!(
+            ChargeId::derive(merchant, &key).to_string(),
+            "chg_1a8bb9ca44e856c8a8d3a6dba8275373"
+        );
+        let other = MerchantId::from_uuid(Uuid::from_u128(8));
+        assert_ne!(
+            ChargeId::derive(merchant, &key),
+            ChargeId::derive(other, &key)
+        );
+    }
+
+    #[test]
+    fn a_charge_id_is_read_as_it_is_written_and_no_other_way() {
+        let id = ChargeId::from_uuid(Uuid::from_u128(0xab));
+        assert_eq!(id.to_string().len(), 36);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in [
+            "",
+            "chg_",
+            "ab",
+            "chg_000000000000000000000000000000AB",
+            "chg_{0000000000000000000000000000ab}",
+        ] {
+            assert_eq!(bad.parse::<ChargeId>(), Err(InvalidChargeId), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The rules, pure: no I/O, no clock, no randomness of its own. Everything here can be called by a test or a model as
+//! the service calls it.
+
+pub mod charge;
+pub mod idempotency;
+pub mod ids;
+pub mod money;
+pub mod outcome;
+pub mod request;
+pub mod retry;

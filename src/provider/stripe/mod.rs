@@ -1,0 +1,1 @@
+//! The Stripe adapter.
