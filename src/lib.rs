@@ -1,7 +1,9 @@
 //! payonce takes in payment charges and hands each to the provider at most once.
 
+pub mod batch;
 pub mod clock;
 pub mod db;
 pub mod domain;
 pub mod intake;
 pub mod provider;
+pub mod random;

@@ -1,6 +1,11 @@
 //! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits.
 
+pub mod attempt;
 pub mod charges;
+pub mod claim;
+pub mod completion;
+pub mod intake;
+pub mod session;
 
 use crate::domain::ids::ChargeId;
 
@@ -8,9 +13,60 @@ use crate::domain::ids::ChargeId;
 pub enum DbError {
     #[error("the database did not answer as asked")]
     Sqlx(#[from] sqlx::Error),
+    #[error("the database did not take a connection in time")]
+    ConnectTimeout,
+    #[error("the database did not answer in time")]
+    AnswerTimeout,
     #[error("column {column} of charge {charge} holds what this release can't read")]
     Unreadable {
         charge: ChargeId,
         column: &'static str,
     },
+}
+
+/// What follows from a failed statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Postgres rolled it back for reasons that pass: deadlock, serialization.
+    Conflict,
+    /// Some row was locked for longer than this statement may wait.
+    Locked,
+    /// Postgres refused the data: it will do so again.
+    Data,
+    /// Postgres refused it for now (no space, read only, shutting down, too slow): nothing was committed.
+    Refused,
+    /// No answer: it may have been committed or not.
+    Unknown,
+}
+
+impl DbError {
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Sqlx(sqlx::Error::Database(error)) => {
+                let code = error.code();
+                match code.as_deref().unwrap_or_default() {
+                    "40001" | "40P01" => Fault::Conflict,
+                    "55P03" => Fault::Locked,
+                    // The server says itself that it doesn't know; or it ended the connection, maybe after the commit.
+                    "40003" | "08007" | "57P01" | "57P02" | "57P03" => Fault::Unknown,
+                    code if code.starts_with("22") || code.starts_with("23") => Fault::Data,
+                    _ => Fault::Refused,
+                }
+            }
+            Self::Sqlx(_) | Self::AnswerTimeout => Fault::Unknown,
+            Self::ConnectTimeout => Fault::Refused,
+            Self::Unreadable { .. } => Fault::Data,
+        }
+    }
+
+    /// The SQLSTATE, where Postgres gave one: unlike its message, it never holds data.
+    pub fn sqlstate(&self) -> Option<String> {
+        match self {
+            Self::Sqlx(sqlx::Error::Database(error)) => error.code().map(|code| code.into_owned()),
+            Self::Sqlx(_)
+            | Self::ConnectTimeout
+            | Self::AnswerTimeout
+            | Self::Unreadable { .. } => None,
+        }
+    }
 }

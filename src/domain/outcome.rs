@@ -148,11 +148,6 @@ impl CanMoveNoMore {
     pub(crate) const fn for_test() -> Self {
         Self(())
     }
-
-    /// Before anything was sent nothing can move: nobody but the holder of the lease may say so.
-    pub(crate) const fn nothing_was_sent() -> Self {
-        Self(())
-    }
 }
 
 /// What is known while a job waits.

@@ -1,0 +1,377 @@
+//! Natural batching: what arrived while the last statement ran is the next batch. No timer: alone, an item costs one
+//! round trip; under load batches grow by themselves.
+//!
+//! A batch is one autocommit statement. Whatever becomes of the statement, every item is answered: a conflict is tried
+//! again and then split, data that Postgres refuses is bisected until only the culprit is refused, and after a lost
+//! connection the same batch runs again, told that it may have run before. If the process dies here, what was committed
+//! stands and what was not is as if it had never been handed in; nobody was told otherwise.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::db::session::Session;
+use crate::db::{DbError, Fault};
+use crate::random::Random;
+
+/// One statement for many items.
+pub trait Statement: Send {
+    type Item: Send + Sync;
+    type Reply: Send;
+
+    /// Runs for `items` and answers each, in their order. `repeated` says that the same items may have been committed
+    /// already by a run whose reply was lost: the statement must know its own rows then.
+    fn run(
+        &mut self,
+        connection: &mut PgConnection,
+        items: &[Self::Item],
+        repeated: bool,
+    ) -> impl Future<Output = Result<Vec<Self::Reply>, DbError>> + Send;
+
+    /// What an item counts towards the limit in bytes.
+    fn weight(item: &Self::Item) -> usize;
+
+    /// What the statement is called in logs.
+    const NAME: &'static str;
+}
+
+/// Why an item has no answer from the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the queue is full")]
+    Full,
+    #[error("the queue is closed")]
+    Closed,
+    #[error("the database refused the data")]
+    Data,
+    #[error("the database did not take it in time")]
+    GaveUp {
+        /// It may have been committed all the same.
+        maybe_done: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// How many items may wait.
+    pub queue: usize,
+    /// How many items one statement takes.
+    pub items: usize,
+    /// How many bytes one statement takes, by [`Statement::weight`]; the item that reaches the limit still goes along.
+    pub bytes: usize,
+    /// How long a batch is tried before its items are given up.
+    pub give_up_after: Duration,
+}
+
+type Entry<S> = (
+    <S as Statement>::Item,
+    oneshot::Sender<Result<<S as Statement>::Reply, Refusal>>,
+);
+
+/// The way in. Cheap to clone.
+#[derive(Debug)]
+pub struct Queue<S: Statement>(mpsc::Sender<Entry<S>>);
+
+impl<S: Statement> Clone for Queue<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Statement> Queue<S> {
+    /// Hands an item in, or refuses at once when the queue is full. The item is on its way as soon as this returns; who
+    /// drops the future that is returned gives up the answer, not the item.
+    pub fn hand_in(
+        &self,
+        item: S::Item,
+    ) -> Result<impl Future<Output = Result<S::Reply, Refusal>> + use<S>, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.0
+            .try_send((item, reply))
+            .map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => Refusal::Full,
+                mpsc::error::TrySendError::Closed(_) => Refusal::Closed,
+            })?;
+        Ok(async move {
+            answer
+                .await
+                .unwrap_or(Err(Refusal::GaveUp { maybe_done: true }))
+        })
+    }
+
+    /// As [`Queue::hand_in`], and waits for a place.
+    pub async fn submit(&self, item: S::Item) -> Result<S::Reply, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.0
+            .send((item, reply))
+            .await
+            .map_err(|_| Refusal::Closed)?;
+        answer
+            .await
+            .unwrap_or(Err(Refusal::GaveUp { maybe_done: true }))
+    }
+}
+
+/// Takes what is handed in and runs it, batch after batch. Ends when every [`Queue`] is gone and the rest is done.
+pub struct Batcher<S: Statement> {
+    main: Lane<S>,
+    /// Where items wait whose row someone else holds locked, so that they hold up nobody.
+    side: Lane<S>,
+    entries: mpsc::Receiver<Entry<S>>,
+}
+
+struct Lane<S> {
+    statement: S,
+    session: Session,
+    limits: BatchLimits,
+    random: Random,
+}
+
+/// Makes a queue and its batcher. `session` makes a connection for each of the batcher's two lanes.
+pub fn batcher<S: Statement + Clone>(
+    statement: S,
+    session: impl Fn() -> Session,
+    limits: BatchLimits,
+    random: &Random,
+) -> (Queue<S>, Batcher<S>) {
+    let (sender, entries) = mpsc::channel(limits.queue);
+    let lane = || Lane {
+        statement: statement.clone(),
+        session: session(),
+        limits,
+        random: random.clone(),
+    };
+    (
+        Queue(sender),
+        Batcher {
+            main: lane(),
+            side: lane(),
+            entries,
+        },
+    )
+}
+
+type Answer<S> = Result<<S as Statement>::Reply, Refusal>;
+
+/// What became of one item of a batch.
+enum Settled<R> {
+    Answered(Result<R, Refusal>),
+    /// Its row is locked by someone else.
+    Locked,
+}
+
+struct Blocked<S: Statement> {
+    item: S::Item,
+    reply: oneshot::Sender<Answer<S>>,
+    deadline: Instant,
+}
+
+impl<S: Statement> Batcher<S> {
+    pub async fn run(self) {
+        let Self {
+            main,
+            side,
+            entries,
+        } = self;
+        // As long as the queue itself: what is blocked is refused beyond that.
+        let (blocked_sender, blocked) = mpsc::channel(main.limits.queue);
+        tokio::join!(main.run(entries, blocked_sender), side.run_blocked(blocked));
+    }
+}
+
+impl<S: Statement> Lane<S> {
+    async fn run(
+        mut self,
+        mut entries: mpsc::Receiver<Entry<S>>,
+        blocked: mpsc::Sender<Blocked<S>>,
+    ) {
+        let mut items = Vec::new();
+        let mut replies = Vec::new();
+        while let Some((item, reply)) = entries.recv().await {
+            let mut bytes = S::weight(&item);
+            items.push(item);
+            replies.push(reply);
+            while items.len() < self.limits.items && bytes < self.limits.bytes {
+                let Ok((item, reply)) = entries.try_recv() else {
+                    break;
+                };
+                bytes += S::weight(&item);
+                items.push(item);
+                replies.push(reply);
+            }
+            let deadline = Instant::now() + self.limits.give_up_after;
+            let settled = self.settle(&items, deadline).await;
+            for ((item, reply), settled) in items.drain(..).zip(replies.drain(..)).zip(settled) {
+                match settled {
+                    // Nobody may wait any more: a client that hung up. The books stand all the same.
+                    Settled::Answered(answer) => drop(reply.send(answer)),
+                    Settled::Locked => {
+                        if let Err(full) = blocked.try_send(Blocked {
+                            item,
+                            reply,
+                            deadline,
+                        }) {
+                            let (mpsc::error::TrySendError::Full(entry)
+                            | mpsc::error::TrySendError::Closed(entry)) = full;
+                            drop(entry.reply.send(Err(Refusal::GaveUp { maybe_done: false })));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries blocked items one by one, in turns, until each is done or its time is over.
+    async fn run_blocked(mut self, mut blocked: mpsc::Receiver<Blocked<S>>) {
+        let mut waiting = std::collections::VecDeque::new();
+        loop {
+            while let Ok(entry) = blocked.try_recv() {
+                waiting.push_back(entry);
+            }
+            let entry = match waiting.pop_front() {
+                Some(entry) => entry,
+                None => match blocked.recv().await {
+                    Some(entry) => entry,
+                    None => return,
+                },
+            };
+            let settled = self
+                .settle(std::slice::from_ref(&entry.item), entry.deadline)
+                .await
+                .pop();
+            match settled {
+                Some(Settled::Answered(answer)) => drop(entry.reply.send(answer)),
+                Some(Settled::Locked) | None => {
+                    if Instant::now() >= entry.deadline {
+                        drop(entry.reply.send(Err(Refusal::GaveUp { maybe_done: false })));
+                    } else {
+                        waiting.push_back(entry);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the batch and, where it must, its halves. Says of every item what became of it, in order.
+    async fn settle(&mut self, items: &[S::Item], deadline: Instant) -> Vec<Settled<S::Reply>> {
+        let mut settled = Vec::with_capacity(items.len());
+        // Parts still to do, the next one last: a stack in place of a recursion.
+        let mut parts: Vec<(&[S::Item], bool)> = vec![(items, false)];
+        while let Some((part, repeated)) = parts.pop() {
+            match self.attempt(part, repeated, deadline).await {
+                Attempt::Done(replies) => settled.extend(
+                    replies
+                        .into_iter()
+                        .map(|reply| Settled::Answered(Ok(reply))),
+                ),
+                Attempt::Split { repeated } => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.push((second, repeated));
+                    parts.push((first, repeated));
+                }
+                Attempt::Locked => settled.extend(part.iter().map(|_| Settled::Locked)),
+                Attempt::Refused(refusal) => {
+                    settled.extend(part.iter().map(|_| Settled::Answered(Err(refusal))));
+                }
+            }
+        }
+        settled
+    }
+
+    async fn attempt(
+        &mut self,
+        part: &[S::Item],
+        mut repeated: bool,
+        deadline: Instant,
+    ) -> Attempt<S::Reply> {
+        let mut tries: u32 = 0;
+        loop {
+            let error = match self.send(part, repeated).await {
+                Ok(replies) => return Attempt::Done(replies),
+                Err(error) => error,
+            };
+            tries += 1;
+            match error.fault() {
+                Fault::Data if part.len() > 1 => return Attempt::Split { repeated },
+                Fault::Data => {
+                    let sqlstate = error.sqlstate();
+                    tracing::error!(
+                        code = "batch_item_refused",
+                        statement = S::NAME,
+                        sqlstate,
+                        "Postgres refused the data of one item"
+                    );
+                    return Attempt::Refused(Refusal::Data);
+                }
+                Fault::Locked if part.len() > 1 => return Attempt::Split { repeated },
+                // Whether an earlier try was committed is not known yet: it must be found out here.
+                Fault::Locked if !repeated => return Attempt::Locked,
+                Fault::Conflict if part.len() > 1 && tries > 3 => {
+                    return Attempt::Split { repeated };
+                }
+                Fault::Conflict | Fault::Locked => {}
+                Fault::Refused => self.session.discard(),
+                Fault::Unknown => {
+                    self.session.discard();
+                    repeated = true;
+                }
+            }
+            let pause = self.pause(tries);
+            let gave_up = Instant::now() + pause >= deadline;
+            tracing::warn!(statement = S::NAME, tries, gave_up, error = %Chain(&error), "a batch failed");
+            if gave_up {
+                return Attempt::Refused(Refusal::GaveUp {
+                    maybe_done: repeated,
+                });
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn send(&mut self, part: &[S::Item], repeated: bool) -> Result<Vec<S::Reply>, DbError> {
+        let limit = self.session.answer_timeout();
+        let connection = self.session.connection().await?;
+        match tokio::time::timeout(limit, self.statement.run(connection, part, repeated)).await {
+            Ok(done) => done,
+            Err(_) => Err(DbError::AnswerTimeout),
+        }
+    }
+
+    /// A stale connection is replaced at once; after that 20 ms, doubling to half a second, with jitter.
+    fn pause(&self, tries: u32) -> Duration {
+        if tries == 1 {
+            return Duration::from_millis(1);
+        }
+        let most = Duration::from_millis(10 << tries.min(6)).min(Duration::from_millis(500));
+        most.mul_f64(0.5 + self.random.unit() / 2.0)
+    }
+}
+
+enum Attempt<R> {
+    Done(Vec<R>),
+    /// Try the halves; only for parts of more than one item.
+    Split {
+        repeated: bool,
+    },
+    /// The one item's row is locked; surely nothing was committed.
+    Locked,
+    Refused(Refusal),
+}
+
+/// An error with its sources, for a log line.
+pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}

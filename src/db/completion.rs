@@ -1,0 +1,315 @@
+//! The statements that end a run: charge, request row, outbox row and event change together or not at all.
+
+use sqlx::PgConnection;
+use sqlx::postgres::types::PgInterval;
+use uuid::Uuid;
+
+use super::DbError;
+
+/// A batch of final transitions, a column a field, in the order of the charge ids.
+#[derive(Debug, Default)]
+pub struct FinishRows<'a> {
+    pub charge_ids: Vec<Uuid>,
+    pub outbox_ids: Vec<i64>,
+    pub lease_tokens: Vec<Uuid>,
+    pub versions: Vec<i32>,
+    /// `succeeded`, `failed` or `canceled`.
+    pub stages: Vec<&'a str>,
+    pub provider_charge_ids: Vec<Option<&'a str>>,
+    pub provider_accounts: Vec<Option<&'a str>>,
+    /// JSON texts.
+    pub failures: Vec<Option<String>>,
+    pub details: Vec<String>,
+}
+
+/// Writes the last transitions. A success is a fact and is written whoever learned it; the others only while the lease
+/// holds and the charge is as the worker saw it. A success that contradicts the books is a discrepancy, written here
+/// too. Returns the charges that changed.
+pub async fn finish(
+    connection: &mut PgConnection,
+    rows: &FinishRows<'_>,
+) -> Result<Vec<Uuid>, DbError> {
+    let finished = sqlx::query_scalar!(
+        r#"
+        WITH input AS MATERIALIZED (
+            SELECT *
+            FROM unnest(
+                $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[],
+                $9::text[]
+            ) AS input (
+                charge_id, outbox_id, lease_token, version, stage, provider_charge_id, provider_account, failure, detail
+            )
+        ),
+        finished AS (
+            UPDATE charges
+            SET stage = input.stage,
+                money = CASE input.stage WHEN 'succeeded' THEN 'moved' ELSE 'not_moved' END,
+                version = charges.version + 1,
+                provider_charge_id = COALESCE(charges.provider_charge_id, input.provider_charge_id),
+                provider_account = COALESCE(charges.provider_account, input.provider_account),
+                failure = input.failure::jsonb,
+                next_action = NULL,
+                updated_at = now(),
+                finished_at = now()
+            FROM input
+            LEFT JOIN outbox
+                ON outbox.id = input.outbox_id
+                AND outbox.lease_token = input.lease_token
+                AND outbox.state = 'leased'
+            WHERE charges.id = input.charge_id
+                AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
+                AND CASE input.stage
+                    WHEN 'succeeded' THEN
+                        charges.provider_charge_id IS NULL
+                        OR charges.provider_charge_id = input.provider_charge_id
+                    ELSE outbox.id IS NOT NULL AND charges.version = input.version
+                END
+            RETURNING
+                charges.id, charges.merchant_id, charges.idempotency_key, charges.stage, charges.version,
+                input.outbox_id, input.detail
+        ),
+        requests AS (
+            UPDATE idempotent_requests
+            SET status = CASE finished.stage WHEN 'succeeded' THEN 'completed' ELSE 'failed' END,
+                updated_at = now()
+            FROM finished
+            WHERE idempotent_requests.merchant_id = finished.merchant_id
+                AND idempotent_requests.operation = 'charge'
+                AND idempotent_requests.client_key = finished.idempotency_key
+        ),
+        jobs AS (
+            DELETE FROM outbox
+            USING finished
+            WHERE outbox.id = finished.outbox_id
+                AND outbox.charge_id = finished.id
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, detail)
+            SELECT id, version, stage, 'worker', detail::jsonb
+            FROM finished
+        ),
+        disputed AS (
+            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
+            SELECT
+                CASE charges.stage WHEN 'succeeded' THEN 'second_success' ELSE 'success_after_failed' END,
+                charges.provider, input.provider_charge_id, charges.id, input.detail::jsonb
+            FROM input
+            JOIN charges ON charges.id = input.charge_id
+            WHERE input.stage = 'succeeded'
+                AND (
+                    charges.stage IN ('failed', 'canceled')
+                    OR charges.provider_charge_id <> input.provider_charge_id
+                )
+            ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
+        )
+        SELECT id
+        FROM finished
+        "#,
+        &rows.charge_ids,
+        &rows.outbox_ids,
+        &rows.lease_tokens,
+        &rows.versions,
+        &rows.stages as &[&str],
+        &rows.provider_charge_ids as &[Option<&str>],
+        &rows.provider_accounts as &[Option<&str>],
+        &rows.failures as &[Option<String>],
+        &rows.details,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(finished)
+}
+
+/// A charge that a final transition did not change, as it stands.
+#[derive(Debug)]
+pub struct Standing {
+    pub charge_id: Uuid,
+    pub stage: String,
+    pub provider_charge_id: Option<String>,
+}
+
+pub async fn standing(
+    connection: &mut PgConnection,
+    charge_ids: &[Uuid],
+) -> Result<Vec<Standing>, DbError> {
+    let rows = sqlx::query_as!(
+        Standing,
+        r#"
+        SELECT id AS charge_id, stage, provider_charge_id
+        FROM charges
+        WHERE id = ANY($1)
+        "#,
+        charge_ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows)
+}
+
+/// Deletes the outbox row of a charge that is terminal already: the job has nothing left to do.
+pub async fn discard(connection: &mut PgConnection, outbox_ids: &[i64]) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        r#"
+        DELETE FROM outbox
+        USING charges
+        WHERE outbox.id = ANY($1)
+            AND charges.id = outbox.charge_id
+            AND charges.stage IN ('succeeded', 'failed', 'canceled')
+        "#,
+        outbox_ids,
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// A batch of jobs that go on later, a column a field, in the order of the charge ids.
+#[derive(Debug, Default)]
+pub struct WaitRows<'a> {
+    pub charge_ids: Vec<Uuid>,
+    pub outbox_ids: Vec<i64>,
+    pub lease_tokens: Vec<Uuid>,
+    pub versions: Vec<i32>,
+    /// Whether the charge changes too, or only its outbox row.
+    pub changes: Vec<bool>,
+    pub stages: Vec<&'a str>,
+    pub moneys: Vec<&'a str>,
+    /// JSON texts.
+    pub next_actions: Vec<Option<String>>,
+    pub attempts: Vec<i32>,
+    pub prepares: Vec<i32>,
+    pub delays: Vec<PgInterval>,
+    /// Leave the row to an operator.
+    pub parked: Vec<bool>,
+    pub errors: Vec<Option<&'a str>>,
+}
+
+/// Gives the leases back until later, or parks the rows, and shows where the charges stand. Returns the outbox ids that
+/// changed; the others had lost their lease.
+pub async fn wait(connection: &mut PgConnection, rows: &WaitRows<'_>) -> Result<Vec<i64>, DbError> {
+    let waiting = sqlx::query_scalar!(
+        r#"
+        WITH input AS MATERIALIZED (
+            SELECT *
+            FROM unnest(
+                $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::boolean[], $6::text[], $7::text[], $8::text[],
+                $9::integer[], $10::integer[], $11::interval[], $12::boolean[], $13::text[]
+            ) AS input (
+                charge_id, outbox_id, lease_token, version, changes, stage, money, next_action, attempts, prepares,
+                delay, parked, error
+            )
+        ),
+        -- Charges before outbox rows: one order of locks for all.
+        changed AS (
+            UPDATE charges
+            SET stage = input.stage,
+                money = input.money,
+                version = charges.version + 1,
+                next_action = input.next_action::jsonb,
+                attempts = input.attempts,
+                prepares = input.prepares,
+                updated_at = now()
+            FROM input
+            JOIN outbox
+                ON outbox.id = input.outbox_id
+                AND outbox.lease_token = input.lease_token
+                AND outbox.state = 'leased'
+            WHERE charges.id = input.charge_id
+                AND input.changes
+                AND charges.version = input.version
+                AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
+            RETURNING charges.id, charges.version, charges.stage, input.error
+        ),
+        jobs AS (
+            UPDATE outbox
+            SET state = CASE WHEN input.parked THEN 'parked' ELSE 'ready' END,
+                lease_token = NULL,
+                lease_until = NULL,
+                run_at = now() + input.delay,
+                last_error = input.error
+            FROM input
+            WHERE outbox.id = input.outbox_id
+                AND outbox.lease_token = input.lease_token
+                AND outbox.state = 'leased'
+                AND (NOT input.changes OR input.charge_id IN (SELECT id FROM changed))
+            RETURNING outbox.id
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, reason)
+            SELECT id, version, stage, 'worker', error
+            FROM changed
+        )
+        SELECT id
+        FROM jobs
+        "#,
+        &rows.charge_ids,
+        &rows.outbox_ids,
+        &rows.lease_tokens,
+        &rows.versions,
+        &rows.changes,
+        &rows.stages as &[&str],
+        &rows.moneys as &[&str],
+        &rows.next_actions as &[Option<String>],
+        &rows.attempts,
+        &rows.prepares,
+        &rows.delays,
+        &rows.parked,
+        &rows.errors as &[Option<&str>],
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(waiting)
+}
+
+/// An object of the provider that is not the one we asked for.
+#[derive(Debug)]
+pub struct Discrepancy<'a> {
+    pub kind: &'a str,
+    pub provider: &'a str,
+    pub provider_charge_id: &'a str,
+    pub charge_id: Uuid,
+    pub outbox_id: i64,
+    pub lease_token: Uuid,
+    pub detail: serde_json::Value,
+}
+
+/// Writes a discrepancy and parks the job it was found by, in one statement. Returns whether the lease still held.
+pub async fn dispute(
+    connection: &mut PgConnection,
+    found: &Discrepancy<'_>,
+) -> Result<bool, DbError> {
+    let parked = sqlx::query_scalar!(
+        r#"
+        WITH written AS (
+            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
+            VALUES ($1, $2, $3, $4, $7)
+            ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, reason, detail)
+            SELECT id, version, 'discrepancy', 'worker', $1, $7
+            FROM charges
+            WHERE id = $4
+        )
+        UPDATE outbox
+        SET state = 'parked',
+            lease_token = NULL,
+            lease_until = NULL,
+            last_error = $1
+        WHERE id = $5
+            AND lease_token = $6
+            AND state = 'leased'
+        RETURNING id
+        "#,
+        found.kind,
+        found.provider,
+        found.provider_charge_id,
+        found.charge_id,
+        found.outbox_id,
+        found.lease_token,
+        found.detail,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(parked.is_some())
+}

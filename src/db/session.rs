@@ -1,0 +1,94 @@
+//! A connection of its own for a task that sends one statement after the other: no pool, no transaction left open, a
+//! time limit on both sides. What fails in doubt is thrown away with its connection.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Connection};
+
+use super::DbError;
+
+/// The limits of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// The most one statement takes; Postgres ends it then.
+    pub statement_timeout: Duration,
+    /// The most one statement waits for a lock.
+    pub lock_timeout: Duration,
+    pub connect_timeout: Duration,
+}
+
+/// Whether a commit waits until it is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// For everything that a client or the provider may be told of.
+    Durable,
+    /// For leases alone: a crash of Postgres that loses one only makes its row ready again, and whatever is committed
+    /// durably afterwards has flushed it too.
+    Lease,
+}
+
+#[derive(Debug)]
+pub struct Session {
+    options: PgConnectOptions,
+    limits: SessionLimits,
+    connection: Option<PgConnection>,
+}
+
+/// What connections of ours ask for, in the pool and out of it.
+pub fn connect_options(
+    base: &PgConnectOptions,
+    limits: SessionLimits,
+    durability: Durability,
+) -> PgConnectOptions {
+    let milliseconds = |duration: Duration| duration.as_millis().to_string();
+    let synchronous_commit = match durability {
+        // Left to the server where it asks for more than its own disk (remote_apply); never off.
+        Durability::Durable => "on",
+        Durability::Lease => "off",
+    };
+    base.clone()
+        .application_name("payonce")
+        .options([
+            ("statement_timeout", milliseconds(limits.statement_timeout)),
+            ("lock_timeout", milliseconds(limits.lock_timeout)),
+            (
+                "idle_in_transaction_session_timeout",
+                milliseconds(limits.statement_timeout),
+            ),
+            ("synchronous_commit", synchronous_commit.to_owned()),
+        ])
+        .disable_statement_logging()
+}
+
+impl Session {
+    pub fn new(base: &PgConnectOptions, limits: SessionLimits, durability: Durability) -> Self {
+        Self {
+            options: connect_options(base, limits, durability),
+            limits,
+            connection: None,
+        }
+    }
+
+    /// The connection, made now if there is none. Nothing was sent if this fails.
+    pub async fn connection(&mut self) -> Result<&mut PgConnection, DbError> {
+        if self.connection.is_none() {
+            let connecting = PgConnection::connect_with(&self.options);
+            let connection = tokio::time::timeout(self.limits.connect_timeout, connecting)
+                .await
+                .map_err(|_| DbError::ConnectTimeout)??;
+            self.connection = Some(connection);
+        }
+        self.connection.as_mut().ok_or(DbError::ConnectTimeout)
+    }
+
+    /// How long to wait for an answer before the connection counts as dead: longer than the server's own limit.
+    pub fn answer_timeout(&self) -> Duration {
+        self.limits.statement_timeout + self.limits.connect_timeout
+    }
+
+    /// Closes the connection without a word. A statement under way may still commit.
+    pub fn discard(&mut self) {
+        self.connection = None;
+    }
+}
