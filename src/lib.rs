@@ -4,6 +4,7 @@ pub mod batch;
 pub mod clock;
 pub mod db;
 pub mod domain;
+pub mod embedded_postgres;
 pub mod intake;
 pub mod provider;
 pub mod random;
