@@ -39,7 +39,7 @@ CREATE TABLE idempotent_requests (
 COMMENT ON TABLE idempotent_requests IS
     'The guard between client and us: its primary key lets one insert win. No index may mention status or updated_at: it would end HOT updates.';
 COMMENT ON COLUMN idempotent_requests.intake_id IS
-    'Which insert made the row, so that an insert repeated after a lost reply knows its own rows.';
+    'Which submission made the row, so that one repeated after a lost reply knows its own row.';
 
 CREATE TABLE charges (
     id                  uuid PRIMARY KEY,

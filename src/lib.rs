@@ -2,9 +2,12 @@
 
 pub mod batch;
 pub mod clock;
+pub mod completion;
 pub mod db;
 pub mod domain;
 pub mod embedded_postgres;
 pub mod intake;
 pub mod provider;
 pub mod random;
+pub mod reconciler;
+pub mod worker;

@@ -39,28 +39,70 @@ pub async fn find(
     row.map(Charge::try_from).transpose()
 }
 
-/// The charges among `ids` that exist, in no order.
-pub async fn find_all(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Charge>, DbError> {
-    let rows = sqlx::query_as!(
-        ChargeRow,
+/// The charges among `ids` that exist, in no order, each with the mark of the submission that made its request row,
+/// where that was not purged.
+pub async fn find_all(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<Vec<(Charge, Option<Uuid>)>, DbError> {
+    let rows = sqlx::query!(
         r#"
         SELECT
-            id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
-            customer, return_url, off_session, reference, description,
+            id, charges.merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency,
+            payment_method, customer, return_url, off_session, reference, description,
             metadata AS "metadata: Json<BTreeMap<String, String>>", live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure AS "failure: Json<Failure>",
-            next_action AS "next_action: Json<NextAction>", created_at, updated_at, finished_at
+            next_action AS "next_action: Json<NextAction>", charges.created_at, charges.updated_at, finished_at,
+            intake_id AS "intake_id?"
         FROM charges
+        LEFT JOIN idempotent_requests
+            ON idempotent_requests.merchant_id = charges.merchant_id
+            AND idempotent_requests.operation = 'charge'
+            AND idempotent_requests.client_key = charges.idempotency_key
         WHERE id = ANY($1)
         "#,
         ids,
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter().map(Charge::try_from).collect()
+    rows.into_iter()
+        .map(|row| {
+            let charge = ChargeRow {
+                id: row.id,
+                merchant_id: row.merchant_id,
+                idempotency_key: row.idempotency_key,
+                fingerprint: row.fingerprint,
+                fingerprint_version: row.fingerprint_version,
+                amount: row.amount,
+                currency: row.currency,
+                payment_method: row.payment_method,
+                customer: row.customer,
+                return_url: row.return_url,
+                off_session: row.off_session,
+                reference: row.reference,
+                description: row.description,
+                metadata: row.metadata,
+                live: row.live,
+                provider: row.provider,
+                stage: row.stage,
+                money: row.money,
+                version: row.version,
+                attempts: row.attempts,
+                prepares: row.prepares,
+                provider_account: row.provider_account,
+                provider_charge_id: row.provider_charge_id,
+                failure: row.failure,
+                next_action: row.next_action,
+                created_at: row.created_at,
+                updated_at: row.updated_at,
+                finished_at: row.finished_at,
+            };
+            Ok((Charge::try_from(charge)?, row.intake_id))
+        })
+        .collect()
 }
 
-/// A row of `charges`, as `find` and `find_all` select it.
+/// A row of `charges`.
 struct ChargeRow {
     id: Uuid,
     merchant_id: Uuid,

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::postgres::types::PgInterval;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-use super::{DbError, charges};
+use super::{DbError, charges, interval};
 use crate::domain::charge::{Failure, NextAction, Progress};
 use crate::domain::ids::{ChargeId, LeaseToken};
 
@@ -194,13 +193,4 @@ pub async fn park(
     .execute(connection)
     .await?;
     Ok(done.rows_affected())
-}
-
-/// Durations come from the configuration and are far below what an interval holds.
-pub(super) fn interval(duration: Duration) -> PgInterval {
-    PgInterval {
-        months: 0,
-        days: 0,
-        microseconds: i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
-    }
 }

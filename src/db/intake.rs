@@ -11,6 +11,8 @@ use super::DbError;
 pub struct Rows<'a> {
     pub charge_ids: Vec<Uuid>,
     pub merchant_ids: Vec<Uuid>,
+    /// Which submission a row is of, so that one repeated after a lost reply knows its own rows.
+    pub intake_ids: Vec<Uuid>,
     pub client_keys: Vec<&'a str>,
     pub fingerprints: Vec<&'a [u8]>,
     pub fingerprint_versions: Vec<i16>,
@@ -31,8 +33,6 @@ pub struct Rows<'a> {
 /// What all rows of a batch share.
 #[derive(Debug, Clone, Copy)]
 pub struct Common {
-    /// Which insert this is, so that the same insert repeated after a lost reply knows its own rows.
-    pub intake_id: Uuid,
     pub live: bool,
     pub provider: &'static str,
     pub payload_version: i16,
@@ -51,15 +51,17 @@ pub async fn insert_batch(
             SELECT *
             FROM unnest(
                 $1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::smallint[], $6::bigint[], $7::text[], $8::text[],
-                $9::text[], $10::text[], $11::boolean[], $12::text[], $13::text[], $14::text[], $15::text[]
+                $9::text[], $10::text[], $11::boolean[], $12::text[], $13::text[], $14::text[], $15::text[],
+                $16::uuid[]
             ) AS input (
                 charge_id, merchant_id, client_key, fingerprint, fingerprint_version, amount, currency, payment_method,
-                customer, return_url, off_session, reference, description, metadata, payload
+                customer, return_url, off_session, reference, description, metadata, payload,
+                intake_id
             )
         ),
         requests AS (
             INSERT INTO idempotent_requests (merchant_id, operation, client_key, charge_id, intake_id)
-            SELECT merchant_id, 'charge', client_key, charge_id, $16
+            SELECT merchant_id, 'charge', client_key, charge_id, intake_id
             FROM input
             -- The charge answers for its key also when its request row was purged.
             WHERE NOT EXISTS (SELECT FROM charges WHERE charges.id = input.charge_id)
@@ -104,7 +106,7 @@ pub async fn insert_batch(
         &rows.descriptions as &[Option<&str>],
         &rows.metadata as &[&str],
         &rows.payloads as &[&str],
-        common.intake_id,
+        &rows.intake_ids,
         common.live,
         common.provider,
         common.payload_version,
@@ -115,29 +117,4 @@ pub async fn insert_batch(
         .into_iter()
         .map(|row| (row.id, row.created_at))
         .collect())
-}
-
-/// The charges among `ids` whose request row this insert made.
-pub async fn made_by(
-    connection: &mut PgConnection,
-    intake_id: Uuid,
-    rows: &Rows<'_>,
-) -> Result<Vec<Uuid>, DbError> {
-    let ids = sqlx::query_scalar!(
-        r#"
-        SELECT idempotent_requests.charge_id
-        FROM unnest($1::uuid[], $2::text[]) AS input (merchant_id, client_key)
-        JOIN idempotent_requests
-            ON idempotent_requests.merchant_id = input.merchant_id
-            AND idempotent_requests.operation = 'charge'
-            AND idempotent_requests.client_key = input.client_key
-        WHERE idempotent_requests.intake_id = $3
-        "#,
-        &rows.merchant_ids,
-        &rows.client_keys as &[&str],
-        intake_id,
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(ids)
 }

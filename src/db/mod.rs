@@ -5,7 +5,12 @@ pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod intake;
+pub mod reconcile;
 pub mod session;
+
+use std::time::Duration;
+
+use sqlx::postgres::types::PgInterval;
 
 use crate::domain::ids::ChargeId;
 
@@ -17,6 +22,8 @@ pub enum DbError {
     ConnectTimeout,
     #[error("the database did not answer in time")]
     AnswerTimeout,
+    #[error("requests that won a key were rolled back again and again")]
+    WinnersVanish,
     #[error("column {column} of charge {charge} holds what this release can't read")]
     Unreadable {
         charge: ChargeId,
@@ -55,6 +62,7 @@ impl DbError {
             }
             Self::Sqlx(_) | Self::AnswerTimeout => Fault::Unknown,
             Self::ConnectTimeout => Fault::Refused,
+            Self::WinnersVanish => Fault::Conflict,
             Self::Unreadable { .. } => Fault::Data,
         }
     }
@@ -66,7 +74,17 @@ impl DbError {
             Self::Sqlx(_)
             | Self::ConnectTimeout
             | Self::AnswerTimeout
+            | Self::WinnersVanish
             | Self::Unreadable { .. } => None,
         }
+    }
+}
+
+/// Durations come from the configuration and are far below what an interval holds.
+pub fn interval(duration: Duration) -> PgInterval {
+    PgInterval {
+        months: 0,
+        days: 0,
+        microseconds: i64::try_from(duration.as_micros()).unwrap_or(i64::MAX),
     }
 }

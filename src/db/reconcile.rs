@@ -1,0 +1,200 @@
+//! The invariant, page by page: a charge is not terminal exactly when it has one outbox row of its kind, and a request
+//! row says what its charge says.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{DbError, interval};
+
+/// One page of the walk over all charges.
+#[derive(Debug)]
+pub struct Page {
+    /// Where the next page begins; `None` at the end of the table.
+    pub next: Option<Uuid>,
+    /// Charges that are open, have not changed for the threshold and have no outbox row, with their versions.
+    pub without_job: Vec<(Uuid, i32)>,
+}
+
+/// Looks at the charges after `cursor`. Walks the primary key, so that the sweep needs no index of its own, which every
+/// charge would have to pay for.
+pub async fn page(
+    connection: &mut PgConnection,
+    cursor: Uuid,
+    limit: i64,
+    threshold: Duration,
+) -> Result<Page, DbError> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT
+            page.id AS "id!",
+            page.version AS "version!",
+            (
+                page.finished_at IS NULL
+                AND page.updated_at < now() - $3::interval
+                AND outbox.id IS NULL
+            ) AS "without_job!"
+        FROM (
+            SELECT id, version, finished_at, updated_at
+            FROM charges
+            WHERE id > $1
+            ORDER BY id
+            LIMIT $2
+        ) AS page
+        LEFT JOIN outbox
+            ON outbox.charge_id = page.id
+            AND outbox.kind = 'charge'
+            AND page.finished_at IS NULL
+        ORDER BY page.id
+        "#,
+        cursor,
+        limit,
+        interval(threshold),
+    )
+    .fetch_all(connection)
+    .await?;
+    let full = i64::try_from(rows.len()).is_ok_and(|count| count >= limit);
+    Ok(Page {
+        next: rows.last().filter(|_| full).map(|row| row.id),
+        without_job: rows
+            .iter()
+            .filter(|row| row.without_job)
+            .map(|row| (row.id, row.version))
+            .collect(),
+    })
+}
+
+/// Gives an open charge its outbox row back. The version lets one of two reconcilers win. Returns whether this one did.
+pub async fn make_job(
+    connection: &mut PgConnection,
+    charge: Uuid,
+    version: i32,
+    payload_version: i16,
+    payload: &serde_json::Value,
+) -> Result<bool, DbError> {
+    let made = sqlx::query_scalar!(
+        r#"
+        WITH charge AS (
+            UPDATE charges
+            SET version = version + 1,
+                updated_at = now()
+            WHERE id = $1
+                AND version = $2
+                AND stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
+                AND NOT EXISTS (SELECT FROM outbox WHERE outbox.charge_id = $1 AND outbox.kind = 'charge')
+            RETURNING id, version
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, reason)
+            SELECT id, version, 'job_made', 'reconciler', 'the charge was open and had no job'
+            FROM charge
+        )
+        INSERT INTO outbox (kind, charge_id, payload_version, payload)
+        SELECT 'charge', id, $3, $4
+        FROM charge
+        RETURNING id
+        "#,
+        charge,
+        version,
+        payload_version,
+        payload,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(made.is_some())
+}
+
+/// Makes request rows say what their charges say, for the charges after `cursor` up to `last`. Returns how many differed.
+pub async fn align_requests(
+    connection: &mut PgConnection,
+    cursor: Uuid,
+    last: Option<Uuid>,
+) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        r#"
+        UPDATE idempotent_requests
+        SET status = CASE
+                WHEN charges.stage = 'succeeded' THEN 'completed'
+                WHEN charges.stage IN ('failed', 'canceled') THEN 'failed'
+                ELSE 'in_progress'
+            END,
+            updated_at = now()
+        FROM charges
+        WHERE charges.id > $1
+            AND ($2::uuid IS NULL OR charges.id <= $2)
+            AND idempotent_requests.merchant_id = charges.merchant_id
+            AND idempotent_requests.operation = 'charge'
+            AND idempotent_requests.client_key = charges.idempotency_key
+            AND idempotent_requests.status <> CASE
+                WHEN charges.stage = 'succeeded' THEN 'completed'
+                WHEN charges.stage IN ('failed', 'canceled') THEN 'failed'
+                ELSE 'in_progress'
+            END
+        "#,
+        cursor,
+        last,
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Purges request rows of the charges after `cursor` up to `last` that have been terminal for the retention. Such a
+/// charge goes on answering for its key.
+pub async fn purge_requests(
+    connection: &mut PgConnection,
+    cursor: Uuid,
+    last: Option<Uuid>,
+    retention: Duration,
+) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        r#"
+        DELETE FROM idempotent_requests
+        USING charges
+        WHERE charges.id > $1
+            AND ($2::uuid IS NULL OR charges.id <= $2)
+            AND charges.finished_at < now() - $3::interval
+            AND idempotent_requests.merchant_id = charges.merchant_id
+            AND idempotent_requests.operation = 'charge'
+            AND idempotent_requests.client_key = charges.idempotency_key
+        "#,
+        cursor,
+        last,
+        interval(retention),
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Jobs that need attention, each by its own clock.
+#[derive(Debug)]
+pub struct Backlog {
+    pub parked: i64,
+    /// Claimed at least once and still not done after the threshold.
+    pub stuck: i64,
+}
+
+pub async fn backlog(
+    connection: &mut PgConnection,
+    threshold: Duration,
+) -> Result<Backlog, DbError> {
+    let row = sqlx::query!(
+        r#"
+        SELECT
+            count(*) FILTER (WHERE state = 'parked') AS "parked!",
+            count(*) FILTER (
+                WHERE state <> 'parked' AND attempt > 0 AND created_at < now() - $1::interval
+            ) AS "stuck!"
+        FROM outbox
+        "#,
+        interval(threshold),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(Backlog {
+        parked: row.parked,
+        stuck: row.stuck,
+    })
+}

@@ -1,0 +1,173 @@
+//! Converges what is stuck: walks all charges in bounded pages, gives an open charge without a job its job back, makes
+//! request rows say what their charges say, and purges request rows whose time is over.
+//!
+//! It asks no provider and fails nothing: the job it makes reads the provider's object first, like any other. Jobs that
+//! were never attempted and leases that hold belong to the queue and are left alone. Safe to run on every replica at once
+//! and twice: each repair is one guarded statement. If the process dies, the next page of the next walk finds the same.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::batch::Chain;
+use crate::db::session::Session;
+use crate::db::{self, DbError, Fault, reconcile};
+use crate::domain::ids::ChargeId;
+use crate::domain::request::{ChargeRequest, Instruction, ProviderRules};
+use crate::random::Random;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ReconcilerLimits {
+    /// How long a charge may stand still before it counts as stuck.
+    pub threshold: Duration,
+    /// The pause between two pages.
+    pub interval: Duration,
+    /// Charges a page.
+    pub batch: i64,
+    /// How long a request row outlives its charge's last transition.
+    pub retention: Duration,
+}
+
+pub struct Reconciler {
+    session: Session,
+    limits: ReconcilerLimits,
+    rules: ProviderRules,
+    random: Random,
+    cursor: Uuid,
+}
+
+/// What one page came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub jobs_made: u64,
+    pub requests_aligned: u64,
+    pub requests_purged: u64,
+    pub at_the_end: bool,
+}
+
+impl Reconciler {
+    pub fn new(
+        session: Session,
+        limits: ReconcilerLimits,
+        rules: ProviderRules,
+        random: Random,
+    ) -> Self {
+        Self {
+            session,
+            limits,
+            rules,
+            random,
+            cursor: Uuid::nil(),
+        }
+    }
+
+    /// A page each interval, until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            // Jitter, so that replicas do not walk in step.
+            let pause = self
+                .limits
+                .interval
+                .mul_f64(0.75 + self.random.unit() / 2.0);
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            if let Err(error) = self.sweep_page().await {
+                tracing::warn!(error = %Chain(&error), "a page of the reconciler failed; it is walked again");
+            }
+        }
+    }
+
+    /// Walks one page. What fails is walked again.
+    pub async fn sweep_page(&mut self) -> Result<Swept, DbError> {
+        let (limits, rules, cursor) = (self.limits, self.rules, self.cursor);
+        let limit = self.session.answer_timeout() * 4;
+        let connection = self.session.connection().await?;
+        let swept = tokio::time::timeout(limit, sweep(connection, limits, &rules, cursor))
+            .await
+            .unwrap_or(Err(DbError::AnswerTimeout));
+        match swept {
+            Ok((swept, next)) => {
+                self.cursor = next.unwrap_or_else(Uuid::nil);
+                if swept.jobs_made > 0 || swept.requests_aligned > 0 {
+                    tracing::error!(
+                        code = "books_repaired",
+                        jobs_made = swept.jobs_made,
+                        requests_aligned = swept.requests_aligned,
+                        "the books did not agree and were repaired: find out why"
+                    );
+                }
+                Ok(swept)
+            }
+            Err(error) => {
+                if matches!(error.fault(), Fault::Unknown | Fault::Refused) {
+                    self.session.discard();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+async fn sweep(
+    connection: &mut PgConnection,
+    limits: ReconcilerLimits,
+    rules: &ProviderRules,
+    cursor: Uuid,
+) -> Result<(Swept, Option<Uuid>), DbError> {
+    let page = reconcile::page(connection, cursor, limits.batch, limits.threshold).await?;
+    let mut swept = Swept {
+        at_the_end: page.next.is_none(),
+        ..Swept::default()
+    };
+    for (id, version) in page.without_job {
+        if make_job(connection, rules, id, version).await? {
+            swept.jobs_made += 1;
+        }
+    }
+    swept.requests_aligned = reconcile::align_requests(connection, cursor, page.next).await?;
+    swept.requests_purged =
+        reconcile::purge_requests(connection, cursor, page.next, limits.retention).await?;
+    let backlog = reconcile::backlog(connection, limits.threshold).await?;
+    if backlog.parked > 0 {
+        tracing::error!(
+            code = "jobs_parked",
+            count = backlog.parked,
+            "parked jobs wait for an operator"
+        );
+    }
+    if backlog.stuck > 0 {
+        tracing::error!(
+            code = "jobs_stuck",
+            count = backlog.stuck,
+            "jobs were attempted and are still not done"
+        );
+    }
+    Ok((swept, page.next))
+}
+
+/// The instruction is made again from the charge, which keeps every field of the request.
+async fn make_job(
+    connection: &mut PgConnection,
+    rules: &ProviderRules,
+    id: Uuid,
+    version: i32,
+) -> Result<bool, DbError> {
+    let Some((charge, _)) = db::charges::find_all(connection, &[id]).await?.pop() else {
+        return Ok(false);
+    };
+    let Ok(request) = ChargeRequest::judge(charge.request, rules) else {
+        tracing::error!(
+            code = "job_not_makeable",
+            charge.id = %ChargeId::from_uuid(id),
+            "an open charge has no job and its request can't be sent by today's rules"
+        );
+        return Ok(false);
+    };
+    let payload = serde_json::to_value(request.instruction())
+        .expect("an instruction of strings and numbers is always valid JSON");
+    reconcile::make_job(connection, id, version, Instruction::VERSION, &payload).await
+}

@@ -1,0 +1,526 @@
+//! Runs one job: asks the provider, learns, writes down, asks again, until the run ends or its lease has no time left.
+//!
+//! The order is the protocol: prepare an object that moves no money; commit its id and that the money is unknown; only
+//! then execute it. A run that finds a stored id reads it first. Crash windows: before the id is stored, the next run
+//! prepares again and what was prepared before is never executed; after it, the next run reads the object and goes on
+//! from its state; after execute, the same; after the completion, nothing is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::breaker::{Breaker, Change};
+use super::stored::{Start, Started, StoreObject};
+use crate::batch::{Queue, Refusal};
+use crate::completion::{Completion, Ending, Hold, Settled, Settlement};
+use crate::db::claim::Claimed;
+use crate::domain::charge::{Failure, InvalidTransition, Progress, State, StoredObject};
+use crate::domain::ids::ProviderChargeId;
+use crate::domain::outcome::{self, Alert, Answer, Asked, Certainty, Context, Health, Phase, Step};
+use crate::domain::request::Instruction;
+use crate::domain::retry::{Pace, RetryPolicy};
+use crate::provider::{Found, Provider, Reply};
+use crate::random::Random;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutorLimits {
+    pub retry: RetryPolicy,
+    /// How long a customer may take to act.
+    pub action_expiry: Duration,
+    /// A job older than the provider's key window less this was maybe prepared under a key that is forgotten.
+    pub key_window_margin: Duration,
+    /// What must be left of a lease for the run's last write.
+    pub completion_timeout: Duration,
+}
+
+pub struct Executor<P> {
+    pub provider: Arc<P>,
+    pub store: Queue<StoreObject>,
+    pub completion: Completion,
+    pub breaker: Arc<Breaker>,
+    pub limits: ExecutorLimits,
+    pub random: Random,
+}
+
+/// How a run ended; for the loop and for tests.
+#[derive(Debug)]
+pub enum Ran {
+    Settled(Settled),
+    /// The books could not be written: the lease runs out, and the next run looks.
+    Unwritten(Refusal),
+}
+
+/// What a run knows; grows as it goes.
+struct Run<'a> {
+    hold: Hold,
+    progress: Progress,
+    attempt: u32,
+    instruction: Instruction<'static>,
+    asked: Asked,
+    claimed_at: OffsetDateTime,
+    created_at: OffsetDateTime,
+    /// Until when calls may still begin: set before the claim, so that a lease can't be shorter than it seems.
+    deadline: Instant,
+    /// Why the object is being canceled.
+    canceling: Option<Failure>,
+    request_id: Option<String>,
+    /// In a word.
+    last_answer: &'static str,
+    log: &'a tracing::Span,
+}
+
+/// The next thing to ask.
+enum Call {
+    Find,
+    /// Store an object that a look found, then read it.
+    Adopt(ProviderChargeId),
+    Prepare,
+    Execute(ProviderChargeId),
+    Read(ProviderChargeId),
+    Cancel(ProviderChargeId),
+}
+
+impl<P: Provider> Executor<P> {
+    /// Runs a claimed job to the end of this run. `deadline` is when its lease ends, by this process's monotonic clock
+    /// read before the claim.
+    pub async fn run(&self, claimed: Claimed, deadline: Instant) -> Ran {
+        let hold = Hold {
+            charge: claimed.charge,
+            outbox_id: claimed.outbox_id,
+            lease: claimed.lease,
+            version: claimed.progress.version,
+        };
+        if claimed.progress.state.is_terminal() {
+            return self.settle(hold, Ending::Discard).await;
+        }
+        let instruction: Instruction<'static> = match serde_json::from_value(claimed.payload) {
+            Ok(instruction) => instruction,
+            Err(error) => {
+                tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
+                return self
+                    .settle(
+                        hold,
+                        Ending::Park {
+                            reason: "payload_unreadable",
+                        },
+                    )
+                    .await;
+            }
+        };
+        if let Some(object) = &claimed.progress.object
+            && object.account != self.provider.profile().account
+        {
+            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account = %object.account, "a charge is pinned to an account that this process does not have");
+            let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
+            return self
+                .settle(
+                    hold,
+                    Ending::Wait {
+                        progress: None,
+                        delay,
+                        reason: "account_not_configured",
+                    },
+                )
+                .await;
+        }
+        let log =
+            tracing::debug_span!("job", charge.id = %hold.charge, job.attempt = claimed.attempt);
+        let asked = Asked {
+            amount: instruction.amount,
+            currency: instruction.currency.to_string(),
+            stamp: hold.charge.to_string(),
+        };
+        let run = Run {
+            hold,
+            progress: claimed.progress,
+            attempt: u32::try_from(claimed.attempt).unwrap_or(1),
+            instruction,
+            asked,
+            claimed_at: claimed.claimed_at,
+            created_at: claimed.created_at,
+            deadline,
+            canceling: None,
+            request_id: None,
+            last_answer: "",
+            log: &log,
+        };
+        self.drive(run).await
+    }
+
+    async fn drive(&self, mut run: Run<'_>) -> Ran {
+        let mut call = self.first_call(&run);
+        loop {
+            if !self.time_is_left(&run) {
+                let ending = Ending::Wait {
+                    progress: None,
+                    delay: Duration::ZERO,
+                    reason: "lease_too_short",
+                };
+                return self.settle(run.hold, ending).await;
+            }
+            let (phase, reply) = match call {
+                Call::Find => match self.find(&run).await {
+                    Ok(next) => {
+                        call = next;
+                        continue;
+                    }
+                    Err(answer) => (Phase::Prepare, Reply { answer, request_id: None }),
+                },
+                Call::Adopt(id) => {
+                    call = match self.start(&mut run, id.clone()).await {
+                        Ok(()) => Call::Read(id),
+                        Err(ran) => return ran,
+                    };
+                    continue;
+                }
+                Call::Prepare => (Phase::Prepare, self.prepare(&run).await),
+                Call::Execute(ref id) => (Phase::Execute, self.execute(&run, id).await),
+                Call::Read(ref id) => (Phase::Read, self.provider.read(id).await),
+                Call::Cancel(ref id) => (Phase::Cancel, self.provider.cancel(id).await),
+            };
+            self.learn(&run, phase, &reply);
+            let step = self.decide(&mut run, phase, reply);
+            call = match self.take(&mut run, phase, step).await {
+                Next::Call(next) => next,
+                Next::Ended(ran) => return ran,
+            };
+        }
+    }
+
+    /// A stored object is read, whatever was known of it. Without one, a job so old that the provider may have forgotten
+    /// our key looks for its object first.
+    fn first_call(&self, run: &Run<'_>) -> Call {
+        match &run.progress.object {
+            Some(object) => Call::Read(object.id.clone()),
+            None => {
+                let window = self
+                    .provider
+                    .profile()
+                    .key_window
+                    .saturating_sub(self.limits.key_window_margin);
+                let age = run.claimed_at - run.created_at;
+                if age >= window {
+                    Call::Find
+                } else {
+                    Call::Prepare
+                }
+            }
+        }
+    }
+
+    /// Whether a call that begins now, and the write that follows, end before the lease does.
+    fn time_is_left(&self, run: &Run<'_>) -> bool {
+        let needed = self.provider.profile().call_timeout + self.limits.completion_timeout;
+        Instant::now() + needed < run.deadline
+    }
+
+    /// Looks for objects with our stamp: what succeeded first, then what can still go on. What is found is stored before
+    /// anything else happens: nobody may execute another one from then on.
+    async fn find(&self, run: &Run<'_>) -> Result<Call, Answer> {
+        // Clocks differ: an object may seem older than its charge.
+        let since = run.created_at - Duration::from_secs(3600);
+        match self.provider.find(run.hold.charge, since).await {
+            // Whatever a page of a list answered says nothing about this charge.
+            Found::NotAsked(answer) => Err(match answer {
+                Answer::NotSent | Answer::RateLimited { .. } | Answer::Denied => answer,
+                Answer::Object { .. }
+                | Answer::Refused { .. }
+                | Answer::NotFound
+                | Answer::Rejected { .. }
+                | Answer::Unclear { .. } => Answer::Unclear {
+                    reason: outcome::Unclear::Unreadable,
+                    replayed: false,
+                },
+            }),
+            Found::Objects(objects) => {
+                let rank = |status: &outcome::ObjectStatus| match status {
+                    outcome::ObjectStatus::Succeeded => 0,
+                    outcome::ObjectStatus::Processing | outcome::ObjectStatus::RequiresCapture => 1,
+                    outcome::ObjectStatus::RequiresAction => 2,
+                    outcome::ObjectStatus::Unknown => 3,
+                    outcome::ObjectStatus::RequiresConfirmation => 4,
+                    outcome::ObjectStatus::RequiresPaymentMethod => 5,
+                    outcome::ObjectStatus::Canceled => 6,
+                };
+                // A canceled object tells nothing of a charge that is still open: a new one may be made.
+                let best = objects
+                    .into_iter()
+                    .filter(|object| object.status != outcome::ObjectStatus::Canceled)
+                    .min_by_key(|object| rank(&object.status));
+                Ok(best.map_or(Call::Prepare, |object| Call::Adopt(object.id)))
+            }
+        }
+    }
+
+    async fn prepare(&self, run: &Run<'_>) -> Reply {
+        let stamp = &run.asked.stamp;
+        let key = match run.progress.prepares {
+            0 => stamp.clone(),
+            number => format!("{stamp}-p{number}"),
+        };
+        self.provider
+            .prepare(run.hold.charge, &key, &run.instruction)
+            .await
+    }
+
+    async fn execute(&self, run: &Run<'_>, object: &ProviderChargeId) -> Reply {
+        let key = format!("{}-x{}", run.asked.stamp, run.progress.attempts);
+        self.provider.execute(object, &key, &run.instruction).await
+    }
+
+    fn learn(&self, run: &Run<'_>, phase: Phase, reply: &Reply) {
+        let _entered = run.log.enter();
+        let answer = reply.answer.word();
+        tracing::debug!(
+            phase = phase.as_str(),
+            answer,
+            provider.request_id = reply.request_id,
+            "the provider answered"
+        );
+        let health = reply.answer.health();
+        match self.breaker.record(health, Instant::now()) {
+            Some(Change::Opened) => {
+                let code = if health == Health::Denied {
+                    "provider_denied"
+                } else {
+                    "provider_ailing"
+                };
+                tracing::error!(
+                    code,
+                    answer,
+                    "the breaker opened: the provider is asked by one job at a time"
+                );
+            }
+            Some(Change::Closed) => tracing::info!(code = "provider_back", "the breaker closed"),
+            None => {}
+        }
+    }
+
+    fn decide(&self, run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
+        run.request_id = reply.request_id.or(run.request_id.take());
+        run.last_answer = reply.answer.word();
+        let action_expired = match &run.progress.state {
+            State::RequiresAction(action) => {
+                action.expires_at.is_some_and(|at| run.claimed_at >= at)
+            }
+            State::Pending
+            | State::Processing { .. }
+            | State::RequiresReconciliation
+            | State::Succeeded
+            | State::Failed(_)
+            | State::Canceled => false,
+        };
+        let context = Context {
+            asked: &run.asked,
+            canceling: run.canceling.as_ref(),
+            action_expired,
+        };
+        outcome::decide(phase, reply.answer, context)
+    }
+
+    /// Takes a step: the next call, or the end of this run.
+    async fn take(&self, run: &mut Run<'_>, phase: Phase, step: Step) -> Next {
+        match step {
+            Step::Execute(id) => match self.start(run, id.clone()).await {
+                Ok(()) => Next::Call(Call::Execute(id)),
+                Err(ran) => Next::Ended(ran),
+            },
+            Step::Read => match &run.progress.object {
+                Some(object) => Next::Call(Call::Read(object.id.clone())),
+                None => Next::Call(Call::Prepare),
+            },
+            Step::Cancel(failure) => match &run.progress.object {
+                Some(object) => {
+                    run.canceling = Some(failure);
+                    Next::Call(Call::Cancel(object.id.clone()))
+                }
+                None => Next::Call(Call::Prepare),
+            },
+            Step::Succeed(id) => {
+                let object = StoredObject {
+                    id,
+                    account: self.provider.profile().account.clone(),
+                };
+                self.end_with(run, |progress| progress.succeed(object))
+                    .await
+            }
+            Step::Fail(failure, proof) => {
+                self.end_with(run, |progress| progress.fail(failure, proof))
+                    .await
+            }
+            Step::Wait {
+                certainty,
+                pace,
+                new_prepare_key,
+            } => Next::Ended(
+                self.wait(run, phase, &certainty, pace, new_prepare_key)
+                    .await,
+            ),
+            Step::Park { alert, object } => Next::Ended(self.park(run, alert, object).await),
+        }
+    }
+
+    /// Commits the object's id and that the money is unknown. `Err` ends the run: nothing may be sent.
+    async fn start(&self, run: &mut Run<'_>, id: ProviderChargeId) -> Result<(), Ran> {
+        let object = StoredObject {
+            id,
+            account: self.provider.profile().account.clone(),
+        };
+        let started = match run.progress.clone().start_execute(object.clone()) {
+            Ok(progress) => match self
+                .store
+                .submit(Start {
+                    hold: run.hold,
+                    object,
+                })
+                .await
+            {
+                Ok(Started::Yes) => Some(progress),
+                Ok(Started::No) => None,
+                Err(Refusal::Data) => {
+                    return Err(self
+                        .settle(
+                            run.hold,
+                            Ending::Park {
+                                reason: "object_refused",
+                            },
+                        )
+                        .await);
+                }
+                Err(refusal) => return Err(Ran::Unwritten(refusal)),
+            },
+            Err(_) => None,
+        };
+        match started {
+            Some(progress) => {
+                run.hold = run.hold.at(&progress);
+                run.progress = progress;
+                Ok(())
+            }
+            None => Err(self.give_back(run.hold).await),
+        }
+    }
+
+    /// The charge is not as this run saw it. If the job is still ours all the same, another run begins at once from what
+    /// the books say now.
+    async fn give_back(&self, hold: Hold) -> Ran {
+        let ending = Ending::Wait {
+            progress: None,
+            delay: Duration::ZERO,
+            reason: "charge_changed",
+        };
+        match self.completion.settle(Settlement { hold, ending }).await {
+            Ok(settled) => Ran::Settled(settled),
+            Err(refusal) => Ran::Unwritten(refusal),
+        }
+    }
+
+    async fn end_with(
+        &self,
+        run: &Run<'_>,
+        transition: impl FnOnce(Progress) -> Result<Progress, InvalidTransition>,
+    ) -> Next {
+        let ending = match transition(run.progress.clone()) {
+            Ok(progress) => {
+                let detail = json!({
+                    "attempts": progress.attempts,
+                    "provider_charge_id": progress.object.as_ref().map(|object| object.id.as_str()),
+                    "provider_request_id": run.request_id,
+                });
+                Ending::Finish { progress, detail }
+            }
+            Err(_) => Ending::Discard,
+        };
+        Next::Ended(self.settle(run.hold, ending).await)
+    }
+
+    async fn wait(
+        &self,
+        run: &Run<'_>,
+        phase: Phase,
+        certainty: &Certainty,
+        pace: Pace,
+        new_prepare_key: bool,
+    ) -> Ran {
+        let mut state = certainty.state_after(&run.progress.state);
+        if let State::RequiresAction(action) = &mut state {
+            action.expires_at = action
+                .expires_at
+                .or(Some(run.claimed_at + self.limits.action_expiry));
+        }
+        let mut progress = run.progress.clone();
+        if new_prepare_key {
+            progress.prepares += 1;
+            progress.version += 1;
+        }
+        // What surely did nothing was no attempt.
+        if phase == Phase::Execute && *certainty == Certainty::AsBefore {
+            progress.attempts -= 1;
+            progress.version += 1;
+        }
+        let progress = progress
+            .wait(state)
+            .unwrap_or_else(|_| run.progress.clone());
+        let changed = (progress != run.progress).then_some(progress);
+        let delay = self
+            .limits
+            .retry
+            .delay(pace, run.attempt, self.random.unit());
+        self.settle(
+            run.hold,
+            Ending::Wait {
+                progress: changed,
+                delay,
+                reason: phase.as_str(),
+            },
+        )
+        .await
+    }
+
+    async fn park(&self, run: &Run<'_>, alert: Alert, object: Option<Box<outcome::Object>>) -> Ran {
+        tracing::error!(
+            code = alert.code(),
+            charge.id = %run.hold.charge,
+            provider.request_id = run.request_id,
+            "a charge needs an operator; it is parked"
+        );
+        let ending = match object {
+            Some(object) => Ending::Dispute {
+                provider: self.provider.profile().provider,
+                alert,
+                object,
+            },
+            None => Ending::Park {
+                reason: alert.code(),
+            },
+        };
+        self.settle(run.hold, ending).await
+    }
+
+    async fn settle(&self, hold: Hold, ending: Ending) -> Ran {
+        let finishing = matches!(ending, Ending::Finish { .. });
+        match self.completion.settle(Settlement { hold, ending }).await {
+            Ok(settled) => {
+                if settled == Settled::LeaseLost && finishing {
+                    return self.give_back(hold).await;
+                }
+                if settled == Settled::Disputed {
+                    tracing::error!(code = "discrepancy", charge.id = %hold.charge, "the provider and the books differ");
+                }
+                Ran::Settled(settled)
+            }
+            Err(refusal) => {
+                tracing::error!(code = "completion_unwritten", charge.id = %hold.charge, %refusal, "what a run learned could not be written; the next run looks for itself");
+                Ran::Unwritten(refusal)
+            }
+        }
+    }
+}
+
+enum Next {
+    Call(Call),
+    Ended(Ran),
+}

@@ -1,0 +1,76 @@
+//! The gate before execute: commits the object's id and that the money is unknown, many charges a statement.
+//!
+//! Nothing is executed that did not come through here. If the process dies after the commit and before execute was sent,
+//! the next run reads the object by its stored id and finds it not executed.
+
+use sqlx::PgConnection;
+
+use crate::batch::Statement;
+use crate::completion::Hold;
+use crate::db::{self, DbError};
+use crate::domain::charge::StoredObject;
+
+/// An object that is about to be executed.
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub hold: Hold,
+    pub object: StoredObject,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// Committed: execute may be sent.
+    Yes,
+    /// The lease is lost, the charge has changed or another object is stored: nothing may be sent.
+    No,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct StoreObject;
+
+impl Statement for StoreObject {
+    type Item = Start;
+    type Reply = Started;
+
+    const NAME: &'static str = "start_execute";
+
+    async fn run(
+        &mut self,
+        connection: &mut PgConnection,
+        items: &[Start],
+        repeated: bool,
+    ) -> Result<Vec<Started>, DbError> {
+        let mut sorted: Vec<&Start> = items.iter().collect();
+        // One order of locks for all batches.
+        sorted.sort_by_key(|start| start.hold.charge);
+        let mut rows = db::attempt::Rows::default();
+        for Start { hold, object } in sorted {
+            rows.charge_ids.push(hold.charge.as_uuid());
+            rows.outbox_ids.push(hold.outbox_id);
+            rows.lease_tokens.push(hold.lease.as_uuid());
+            rows.versions.push(hold.version);
+            rows.provider_charge_ids.push(object.id.as_str());
+            rows.provider_accounts.push(&object.account);
+        }
+        let mut started = if repeated {
+            db::attempt::already_started(connection, &rows).await?
+        } else {
+            Vec::new()
+        };
+        started.extend(db::attempt::start_execute(connection, &rows).await?);
+        let started: std::collections::HashSet<_> = started.into_iter().collect();
+        let answer = |start: &Start| {
+            if started.contains(&start.hold.charge.as_uuid()) {
+                Started::Yes
+            } else {
+                Started::No
+            }
+        };
+        Ok(items.iter().map(answer).collect())
+    }
+
+    fn weight(_item: &Start) -> usize {
+        // Bounded by the number of items alone: a row here is small and of one size.
+        1
+    }
+}
