@@ -1,1 +1,3 @@
 //! The Stripe adapter.
+
+pub mod currency;
