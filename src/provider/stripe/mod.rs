@@ -1,1 +1,264 @@
-//! The Stripe adapter.
+//! The Stripe adapter: `PaymentIntents`, made unconfirmed, confirmed by id, read by id.
+//!
+//! `wire` says what goes out and what an answer means, `transport` carries it; nothing here decides or retries. The
+//! same instruction under the same key is the same bytes, so a repeat is a repeat for Stripe too.
+
+pub mod currency;
+mod transport;
+mod wire;
+
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use reqwest::{Method, Request, Url};
+use time::OffsetDateTime;
+
+use self::transport::Transport;
+use super::{Found, Profile, Provider, Reply};
+use crate::domain::ids::{ChargeId, ProviderChargeId};
+use crate::domain::outcome::{Answer, Phase, Unclear};
+use crate::domain::request::Instruction;
+
+/// Stripe forgets a key at the earliest 24 hours after its first use (<https://docs.stripe.com/api/idempotent_requests>).
+const KEY_WINDOW: Duration = Duration::from_hours(24);
+
+#[derive(Clone, Debug)]
+pub struct StripeSettings {
+    /// The configured account's name, pinned on charges.
+    pub account: String,
+    /// `https://api.stripe.com`, or an address that speaks the same.
+    pub base_url: String,
+    pub secret_key: SecretKey,
+    /// Pinned, so that an upgrade of the account's default does not change what answers look like.
+    pub api_version: String,
+    /// The most a call takes from its start to the last byte of its answer.
+    pub timeout: Duration,
+    pub connect_timeout: Duration,
+    /// How many idle connections are kept.
+    pub pool_idle: usize,
+    /// The most pages one walk reads, of 100 objects each; a longer walk has not asked.
+    pub find_pages: usize,
+}
+
+/// A secret API key; nothing prints it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretKey(String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a Stripe secret key starts with sk_live_, rk_live_, sk_test_ or rk_test_ and goes on in letters, digits and _"
+)]
+pub struct InvalidSecretKey;
+
+impl SecretKey {
+    pub fn parse(text: &str) -> Result<Self, InvalidSecretKey> {
+        let rest = ["sk_live_", "rk_live_", "sk_test_", "rk_test_"]
+            .iter()
+            .find_map(|prefix| text.strip_prefix(prefix))
+            .ok_or(InvalidSecretKey)?;
+        let sane = (1..=255).contains(&rest.len())
+            && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        sane.then(|| Self(text.to_owned())).ok_or(InvalidSecretKey)
+    }
+
+    /// Whether it moves real money.
+    pub fn live(&self) -> bool {
+        self.0.starts_with("sk_live_") || self.0.starts_with("rk_live_")
+    }
+
+    fn bearer(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey(..)")
+    }
+}
+
+impl fmt::Display for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Why the adapter can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum StripeError {
+    #[error("the Stripe base_url must be an http or https address without user, query or fragment")]
+    BaseUrl,
+    #[error("a live Stripe key goes out over https alone")]
+    LiveKeyInTheClear,
+    #[error("the Stripe {0} is empty, zero or holds what it can't")]
+    Setting(&'static str),
+    #[error("the HTTP client for Stripe can't be built")]
+    Client(#[source] reqwest::Error),
+}
+
+#[derive(Debug)]
+pub struct Stripe {
+    profile: Profile,
+    /// `…/v1/payment_intents`
+    intents: Url,
+    find_pages: usize,
+    transport: Transport,
+}
+
+impl Stripe {
+    pub fn new(settings: StripeSettings) -> Result<Self, StripeError> {
+        let intents = intents(&settings.base_url)?;
+        let live = settings.secret_key.live();
+        let loopback = matches!(
+            intents.host_str(),
+            Some("localhost" | "127.0.0.1" | "[::1]")
+        );
+        if live && intents.scheme() != "https" && !loopback {
+            return Err(StripeError::LiveKeyInTheClear);
+        }
+        for (name, bad) in [
+            ("account", settings.account.is_empty()),
+            ("timeout", settings.timeout.is_zero()),
+            ("connect_timeout", settings.connect_timeout.is_zero()),
+            ("find_pages", settings.find_pages == 0),
+        ] {
+            if bad {
+                return Err(StripeError::Setting(name));
+            }
+        }
+        let transport = Transport::new(&settings, intents.scheme() == "https")?;
+        Ok(Self {
+            profile: Profile {
+                provider: currency::RULES.provider,
+                account: settings.account,
+                live,
+                key_window: KEY_WINDOW,
+                call_timeout: settings.timeout,
+            },
+            intents,
+            find_pages: settings.find_pages,
+            transport,
+        })
+    }
+
+    fn url(&self, object: &ProviderChargeId, action: Option<&str>) -> Url {
+        let mut url = self.intents.clone();
+        // Always so: `intents` is http or https.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.push(object.as_str()).extend(action);
+        }
+        url
+    }
+
+    /// The call under an idempotency key. A key that is no header value is a fault of ours that a repeat can't mend.
+    async fn keyed(&self, url: Url, key: &str, form: String, phase: Phase) -> Reply {
+        let Some(key) = HeaderValue::from_str(key)
+            .ok()
+            .filter(|key| !key.is_empty())
+        else {
+            return Reply {
+                answer: Answer::Rejected {
+                    detail: "not sent: the idempotency key is no header value".to_owned(),
+                },
+                request_id: None,
+            };
+        };
+        self.transport
+            .call(transport::post(url, Some(key), Some(form)), phase)
+            .await
+    }
+}
+
+fn intents(base_url: &str) -> Result<Url, StripeError> {
+    let mut url = Url::parse(base_url).map_err(|_| StripeError::BaseUrl)?;
+    let plain = matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if !plain {
+        return Err(StripeError::BaseUrl);
+    }
+    url.path_segments_mut()
+        .map_err(|()| StripeError::BaseUrl)?
+        .pop_if_empty()
+        .extend(["v1", "payment_intents"]);
+    Ok(url)
+}
+
+impl Provider for Stripe {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    async fn prepare(&self, charge: ChargeId, key: &str, instruction: &Instruction<'_>) -> Reply {
+        let form = wire::prepare(charge, instruction);
+        self.keyed(self.intents.clone(), key, form, Phase::Prepare)
+            .await
+    }
+
+    async fn execute(
+        &self,
+        object: &ProviderChargeId,
+        key: &str,
+        instruction: &Instruction<'_>,
+    ) -> Reply {
+        let form = wire::execute(instruction);
+        self.keyed(self.url(object, Some("confirm")), key, form, Phase::Execute)
+            .await
+    }
+
+    async fn read(&self, object: &ProviderChargeId) -> Reply {
+        let request = Request::new(Method::GET, self.url(object, None));
+        self.transport.call(request, Phase::Read).await
+    }
+
+    /// Without a key: a cancellation is safe to repeat, and a replayed answer would be a picture of the past.
+    async fn cancel(&self, object: &ProviderChargeId) -> Reply {
+        let request = transport::post(self.url(object, Some("cancel")), None, None);
+        self.transport.call(request, Phase::Cancel).await
+    }
+
+    /// Stripe's lists are consistent and newest first. Each page is a call of its own, so a walk takes up to `find_pages`
+    /// times the call's timeout.
+    async fn find(&self, charge: ChargeId, since: OffsetDateTime) -> Found {
+        let stamp = charge.to_string();
+        let mut objects = Vec::new();
+        let mut after: Option<ProviderChargeId> = None;
+        for _ in 0..self.find_pages {
+            let mut url = self.intents.clone();
+            let query = wire::list(
+                since.unix_timestamp(),
+                after.as_ref().map(ProviderChargeId::as_str),
+            );
+            url.set_query(Some(&query));
+            match self
+                .transport
+                .page(Request::new(Method::GET, url), &stamp)
+                .await
+            {
+                Ok(page) => {
+                    objects.extend(page.objects);
+                    match page.next {
+                        None => return Found::Objects(objects),
+                        // The walk would go round and round.
+                        next if next == after => break,
+                        next => after = next,
+                    }
+                }
+                Err(answer) => return Found::NotAsked(*answer),
+            }
+        }
+        Found::NotAsked(Answer::Unclear {
+            reason: Unclear::Unreadable,
+            replayed: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
