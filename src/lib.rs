@@ -1,3 +1,4 @@
 //! payonce takes in payment charges and hands each to the provider at most once.
 
 pub mod clock;
+pub mod simulator;
