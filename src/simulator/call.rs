@@ -91,11 +91,15 @@ pub(super) struct Call {
     pub(super) key: Option<String>,
     pub(super) version: Option<String>,
     pub(super) secret: Option<String>,
+    /// None without a secret key that opens an account.
+    pub(super) owner: Option<Owner>,
+    pub(super) fingerprint: [u8; 16],
     pub(super) request_id: String,
 }
 
 impl Call {
-    pub(super) fn read(parts: &Parts, body: &[u8], request_id: String) -> Self {
+    /// All that needs no lock; the request's id comes later.
+    pub(super) fn read(parts: &Parts, body: &[u8]) -> Self {
         let path = parts.uri.path().to_owned();
         let post = parts.method == Method::POST;
         let form = Form::parse(if post {
@@ -104,16 +108,23 @@ impl Call {
             parts.uri.query().unwrap_or_default().as_bytes()
         });
         let operation = Operation::parse(&parts.method, &path);
+        let secret = secret(&parts.headers);
+        let key = text(&parts.headers, "idempotency-key").filter(|key| post && !key.is_empty());
+        let fingerprint = key
+            .as_ref()
+            .map_or([0; 16], |_| form.fingerprint("POST", &path));
         Self {
             phase: operation.phase(&form),
             operation,
             method: parts.method.clone(),
             path,
             form,
-            key: text(&parts.headers, "idempotency-key").filter(|key| post && !key.is_empty()),
+            key,
             version: text(&parts.headers, "stripe-version"),
-            secret: secret(&parts.headers),
-            request_id,
+            owner: secret.as_deref().and_then(owner),
+            secret,
+            fingerprint,
+            request_id: String::new(),
         }
     }
 }
@@ -166,7 +177,7 @@ fn base64(encoded: &str) -> Option<Vec<u8>> {
 }
 
 /// The account that a secret key opens; None for what is no secret key.
-pub(super) fn owner(secret: &str) -> Option<Owner> {
+fn owner(secret: &str) -> Option<Owner> {
     let livemode = secret.starts_with("sk_live_") || secret.starts_with("rk_live_");
     let test = secret.starts_with("sk_test_") || secret.starts_with("rk_test_");
     let rest = secret.get(8..).filter(|rest| {

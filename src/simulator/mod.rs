@@ -4,10 +4,12 @@
 //! It knows nothing of payonce but the clock. Its ledger (`GET /_sim/charges`) is what tests assert on: an object moves
 //! money once at most, whatever is sent. Given a directory, what it answered survives a restart and a kill.
 
+mod admission;
 mod call;
 mod cards;
 mod controls;
 mod currencies;
+mod effect;
 mod exchange;
 mod faults;
 mod form;

@@ -107,6 +107,9 @@ pub(super) fn create<'a>(form: &'a Form, version: Option<&str>) -> Checked<Creat
         "automatic_payment_methods[allow_redirects]",
         &["always", "never"],
     )?;
+    if form.has("automatic_payment_methods") && form.has("payment_method_types") {
+        return Err(ApiError::invalid("You may only specify one of these parameters: automatic_payment_methods, payment_method_types.").param("payment_method_types"));
+    }
     let automatic = match form.filled("automatic_payment_methods[enabled]") {
         Some(_) => flag(form, "automatic_payment_methods[enabled]")?,
         // From this version on they are the default.

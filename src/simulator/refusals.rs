@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::exchange::error_reply;
 use super::model::{Answer, ApiError};
 use super::reply::Reply;
 
@@ -95,4 +94,9 @@ pub(super) fn journal(error: &io::Error) -> Reply {
             format!("The simulator could not write its journal: {error}"),
         ),
     )
+}
+
+/// An error of the API in the place of an object.
+fn error_reply(status: u16, error: ApiError) -> Reply {
+    Reply::json(status, Answer::error(status, error).body(None))
 }

@@ -152,6 +152,8 @@ pub(super) struct State {
     pub(super) requests: Requests,
     /// How far the clock was moved.
     pub(super) offset_s: i64,
+    /// Grows each time everything is forgotten.
+    pub(super) epoch: u64,
     next_seq: u64,
     last_ms: i64,
     ids: StdRng,
@@ -167,6 +169,7 @@ impl State {
             holds: Holds::new(),
             requests: Requests::default(),
             offset_s: 0,
+            epoch: 0,
             next_seq: 0,
             last_ms: i64::MIN,
             ids: StdRng::seed_from_u64(id_seed),
@@ -297,6 +300,7 @@ impl State {
         if let Some(journal) = &mut self.journal {
             journal.clear()?;
         }
+        self.epoch += 1;
         self.accounts.clear();
         self.settings = settings;
         self.dice = dice;
