@@ -11,6 +11,7 @@ use super::keys::Claim;
 use super::model::Answer;
 use super::refusals;
 use super::reply::{Fate, Reply};
+use super::scripted::{self, Scripted};
 use super::state::{Owner, State};
 
 pub(super) enum Work {
@@ -30,6 +31,8 @@ pub(super) struct Run {
     pub(super) owner: Owner,
     pub(super) fault: Option<Fault>,
     pub(super) hold: Option<Hold>,
+    /// What is said in the place of the true answer.
+    pub(super) scripted: Option<Scripted>,
     pub(super) work: Work,
     pub(super) latency: Duration,
     pub(super) slow: Duration,
@@ -45,17 +48,10 @@ pub(super) fn admit(
     now_ms: i64,
 ) -> Result<Run, Fate> {
     let refuse = |reply: Reply| Fate::Answered(stamped(reply, &call));
-    let Some(owner) = call.owner.clone() else {
-        return Err(refuse(refusals::unauthorized(call.secret.as_deref())));
-    };
-    if call.operation == Operation::Unknown {
-        return Err(refuse(refusals::unknown_url(
-            call.method.as_str(),
-            &call.path,
-        )));
-    }
-    if call.key.as_ref().is_some_and(|key| key.len() > 255) {
-        return Err(refuse(refusals::key_too_long()));
+    let owner = acceptable(&call).map_err(refuse)?;
+    let scripted = scripted::take(&mut state.script, call.phase);
+    if let Some(scripted) = scripted.as_ref().filter(|scripted| !scripted.effect) {
+        return Err(refuse(scripted.reply()));
     }
     let mut fault = state.dice.draw(call.phase);
     if let Some(fate) = fault.and_then(|fault| early(fault, &call)) {
@@ -108,12 +104,27 @@ pub(super) fn admit(
         owner,
         fault,
         hold,
+        scripted,
         work,
         latency,
         slow,
         late,
         call,
     })
+}
+
+/// Who calls, when what is called can be answered at all.
+fn acceptable(call: &Call) -> Result<Owner, Reply> {
+    let Some(owner) = &call.owner else {
+        return Err(refusals::unauthorized(call.secret.as_deref()));
+    };
+    if call.operation == Operation::Unknown {
+        return Err(refusals::unknown_url(call.method.as_str(), &call.path));
+    }
+    if call.key.as_ref().is_some_and(|key| key.len() > 255) {
+        return Err(refusals::key_too_long());
+    }
+    Ok(owner.clone())
 }
 
 /// A fault that has no effect: neither is anything executed nor a key taken.
@@ -133,6 +144,7 @@ fn early(fault: Fault, call: &Call) -> Option<Fate> {
         | Fault::Error500BeforeCharge
         | Fault::Html
         | Fault::Truncated
+        | Fault::Trickle
         | Fault::UnknownStatus
         | Fault::ForgetKeys => return None,
     };

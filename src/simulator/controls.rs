@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -14,6 +15,7 @@ use super::holds::{self, Wanted};
 use super::intents;
 use super::model::{Status, View, as_map};
 use super::reply::Reply;
+use super::scripted::Scripted;
 use super::state::State;
 
 const ABOUT: &str = "\
@@ -23,7 +25,8 @@ This is payonce's simulator: it speaks the part of Stripe's API that payonce use
   GET  /_sim/charges     every charge that moved money          GET /_sim/objects    every object
   PUT  /_sim/settings    {seed, latency_ms, search_lag_ms, key_window_s, slow_ms, land_late_ms, rates}
   POST /_sim/clock       {advance_seconds}                      GET /_sim/requests   the last requests
-  PUT  /_sim/hold        {phase, when}                          DELETE /_sim         forget everything
+  PUT  /_sim/hold        {phase, when}                          PUT  /_sim/answer    {phase, status, body, location, effect, times}
+  DELETE /_sim           forget everything
 ";
 
 /// The longest that a control keeps its caller waiting.
@@ -106,6 +109,17 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: &[u8]) -> Optio
             state.holds.want(wanted);
             json(&wanted)
         }),
+        ("PUT", "/answer") => parsed(body, |scripted: Scripted| {
+            if StatusCode::from_u16(scripted.status).is_err() || scripted.status < 200 {
+                return refused(400, "status must be between 200 and 999");
+            }
+            state.script.push(scripted.clone());
+            json(&scripted)
+        }),
+        ("DELETE", "/answer") => {
+            state.script.clear();
+            Reply::text(204, "")
+        }
         ("DELETE", "/hold") => {
             state.holds.release();
             Reply::text(204, "")

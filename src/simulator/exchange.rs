@@ -18,6 +18,7 @@ use super::model::Answer;
 use super::refusals;
 use super::reply::{Fate, Reply};
 use super::requests::Outcome;
+use super::scripted::Scripted;
 
 pub(super) async fn answer(shared: &Arc<Shared>, parts: &Parts, body: &[u8]) -> Fate {
     let mut call = Call::read(parts, body);
@@ -104,6 +105,7 @@ impl Run {
             Landed::Unwritten(error) => refusals::journal(&error),
             Landed::Gone => return Fate::Dropped,
         };
+        let reply = self.scripted.as_ref().map_or(reply, Scripted::reply);
         self.dressed(stamped(reply, &self.call))
     }
 
@@ -120,6 +122,7 @@ impl Run {
         match self.fault {
             Some(Fault::ChargeThenDrop | Fault::DeclineThenDrop | Fault::LandLate) => Fate::Dropped,
             Some(Fault::Truncated) => Fate::Truncated(reply),
+            Some(Fault::Trickle) => Fate::Trickling(reply),
             Some(Fault::Html) => Fate::Answered(Reply::html(
                 200,
                 "<!doctype html><title>Welcome</title><h1>Please sign in to this network</h1>\n",

@@ -34,6 +34,7 @@ pub(super) enum Fault {
     Unauthorized,
     Html,
     Truncated,
+    Trickle,
     UnknownStatus,
     ForgetKeys,
 }
@@ -55,6 +56,7 @@ impl Fault {
             "unauthorized" => Self::Unauthorized,
             "html" => Self::Html,
             "truncated" => Self::Truncated,
+            "trickle" => Self::Trickle,
             "unknown_status" => Self::UnknownStatus,
             "forget_keys" => Self::ForgetKeys,
             _ => return None,

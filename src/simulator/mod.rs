@@ -23,6 +23,7 @@ mod params;
 mod refusals;
 mod reply;
 mod requests;
+mod scripted;
 mod search;
 mod server;
 mod state;

@@ -19,6 +19,8 @@ pub(super) enum Fate {
     Answered(Reply),
     /// Headers and half of the body, then the connection is closed.
     Truncated(Reply),
+    /// Headers, then a byte at a time.
+    Trickling(Reply),
     /// The connection is closed without a byte.
     Dropped,
 }
@@ -79,14 +81,9 @@ impl Reply {
         self.header("www-authenticate", "Basic realm=\"Stripe\"")
     }
 
-    fn into_response(self, truncated: bool) -> Response<ReplyBody> {
-        let body = Bytes::from(self.body);
-        let length = body.len();
-        let mut response = Response::new(if truncated {
-            ReplyBody::cut(&body)
-        } else {
-            ReplyBody::Whole(Full::new(body))
-        });
+    fn into_response(self, sent: impl FnOnce(Bytes) -> ReplyBody) -> Response<ReplyBody> {
+        let length = self.body.len();
+        let mut response = Response::new(sent(self.body.into()));
         *response.status_mut() =
             StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
@@ -105,7 +102,9 @@ impl Reply {
 impl Fate {
     pub(super) fn outcome(&self) -> Outcome {
         match self {
-            Self::Answered(reply) | Self::Truncated(reply) => Outcome::Answered(reply.status),
+            Self::Answered(reply) | Self::Truncated(reply) | Self::Trickling(reply) => {
+                Outcome::Answered(reply.status)
+            }
             Self::Dropped => Outcome::Dropped,
         }
     }
@@ -113,8 +112,11 @@ impl Fate {
     /// An error closes the connection: that is how hyper treats a service that fails.
     pub(super) fn into_response(self) -> Result<Response<ReplyBody>, Closed> {
         match self {
-            Self::Answered(reply) => Ok(reply.into_response(false)),
-            Self::Truncated(reply) => Ok(reply.into_response(true)),
+            Self::Answered(reply) => {
+                Ok(reply.into_response(|body| ReplyBody::Whole(Full::new(body))))
+            }
+            Self::Truncated(reply) => Ok(reply.into_response(ReplyBody::cut)),
+            Self::Trickling(reply) => Ok(reply.into_response(ReplyBody::trickle)),
             Self::Dropped => Err(Closed),
         }
     }
@@ -127,19 +129,37 @@ pub(super) struct Closed;
 
 pub(super) enum ReplyBody {
     Whole(Full<Bytes>),
+    /// Half of it, and an end that comes too early.
     Cut {
         half: Option<Bytes>,
         pause: Pin<Box<Sleep>>,
     },
+    /// A byte after each pause.
+    Trickle {
+        rest: Bytes,
+        pause: Pin<Box<Sleep>>,
+    },
 }
 
+/// Long enough for the half to be flushed before the connection goes.
+const FLUSHED: Duration = Duration::from_millis(20);
+
+/// Shorter than any read timeout, so that a deadline alone ends it.
+const BETWEEN_BYTES: Duration = Duration::from_millis(250);
+
 impl ReplyBody {
-    fn cut(body: &Bytes) -> Self {
-        // Long enough for the half to be flushed before the connection goes.
-        let pause = Box::pin(tokio::time::sleep(Duration::from_millis(20)));
+    fn cut(mut body: Bytes) -> Self {
+        body.truncate(body.len() / 2);
         Self::Cut {
-            half: Some(body.slice(..body.len() / 2)),
-            pause,
+            half: Some(body),
+            pause: Box::pin(tokio::time::sleep(FLUSHED)),
+        }
+    }
+
+    fn trickle(body: Bytes) -> Self {
+        Self::Trickle {
+            rest: body,
+            pause: Box::pin(tokio::time::sleep(BETWEEN_BYTES)),
         }
     }
 }
@@ -163,13 +183,20 @@ impl Body for ReplyBody {
                 ready!(pause.as_mut().poll(context));
                 Poll::Ready(Some(Err(Closed)))
             }
+            Self::Trickle { rest, .. } if rest.is_empty() => Poll::Ready(None),
+            Self::Trickle { rest, pause } => {
+                ready!(pause.as_mut().poll(context));
+                let next = pause.deadline() + BETWEEN_BYTES;
+                pause.as_mut().reset(next);
+                Poll::Ready(Some(Ok(Frame::data(rest.split_to(1)))))
+            }
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(full) => full.size_hint(),
-            Self::Cut { .. } => SizeHint::default(),
+            Self::Cut { .. } | Self::Trickle { .. } => SizeHint::default(),
         }
     }
 }

@@ -18,6 +18,7 @@ use super::journal::{EventRecord, IntentRecord, Journal, KeyRecord, Record};
 use super::keys::Keys;
 use super::model::{Answer, Fixed, Moving, Snapshot};
 use super::requests::Requests;
+use super::scripted::Scripted;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -149,6 +150,7 @@ pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) dice: Dice,
     pub(super) holds: Holds,
+    pub(super) script: Vec<Scripted>,
     pub(super) requests: Requests,
     /// How far the clock was moved.
     pub(super) offset_s: i64,
@@ -167,6 +169,7 @@ impl State {
             settings,
             dice,
             holds: Holds::new(),
+            script: Vec::new(),
             requests: Requests::default(),
             offset_s: 0,
             epoch: 0,
@@ -305,6 +308,7 @@ impl State {
         self.settings = settings;
         self.dice = dice;
         self.holds.release();
+        self.script.clear();
         self.requests.clear();
         self.offset_s = 0;
         self.last_ms = i64::MIN;

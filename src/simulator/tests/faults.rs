@@ -204,3 +204,42 @@ async fn what_was_held_while_everything_was_forgotten_leaves_no_trace() {
     assert!(!rig.post(CREATE, "k", &form).await.replayed());
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn a_trickle_outlasts_every_read_timeout() {
+    let rig = Rig::new().await;
+    let id = rig.prepare("", "pm_sim_trickle").await;
+    let url = format!("{}{}", rig.base, confirm(&id));
+    let request = rig
+        .client
+        .post(url)
+        .bearer_auth(SECRET)
+        .timeout(Duration::from_secs(1));
+    let mut response = request.send().await.unwrap();
+    assert_eq!(response.chunk().await.unwrap().unwrap().len(), 1);
+    assert!(response.bytes().await.unwrap_err().is_timeout());
+    assert_eq!(rig.ledger().await, [id]);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_test_may_dictate_an_answer_with_or_without_the_effect() {
+    let rig = Rig::new().await;
+    let id = rig.prepare("", "pm_card_visa").await;
+    for (effect, status) in [(false, "requires_confirmation"), (true, "succeeded")] {
+        let answer =
+            json!({"phase": "execute", "status": 424, "body": "{\"x\":1}", "effect": effect});
+        assert_eq!(rig.control("PUT", "/answer", answer).await.status, 200);
+        let got = rig.try_confirm(&id, "x").await.unwrap();
+        assert_eq!((got.status, got.json()), (424, json!({"x": 1})));
+        assert_eq!(rig.status(&id).await, status);
+    }
+    assert!(rig.try_confirm(&id, "x").await.unwrap().replayed());
+    assert_eq!(
+        rig.control("PUT", "/answer", json!({"phase": "read", "status": 99}))
+            .await
+            .status,
+        400
+    );
+    rig.stop().await;
+}
