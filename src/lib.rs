@@ -10,4 +10,5 @@ pub mod intake;
 pub mod provider;
 pub mod random;
 pub mod reconciler;
+pub mod simulator;
 pub mod worker;

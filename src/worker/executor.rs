@@ -167,7 +167,13 @@ impl<P: Provider> Executor<P> {
                         call = next;
                         continue;
                     }
-                    Err(answer) => (Phase::Prepare, Reply { answer, request_id: None }),
+                    Err(answer) => (
+                        Phase::Prepare,
+                        Reply {
+                            answer,
+                            request_id: None,
+                        },
+                    ),
                 },
                 Call::Adopt(id) => {
                     call = match self.start(&mut run, id.clone()).await {

@@ -13,8 +13,8 @@ pub const RULES: ProviderRules = ProviderRules {
     is_token,
 };
 
-/// Eight digits, in Stripe's units: what every payment method takes in every currency that has no row of its own in
-/// [`most`]. Cards alone may take more; that is not known before the method is looked at.
+/// Eight digits, in Stripe's units: what every payment method takes in every currency. Stripe takes more for some
+/// methods in some currencies; that is not known before the method is looked at.
 const MOST: i64 = 99_999_999;
 
 /// How an ISO 4217 minor unit becomes Stripe's unit.
@@ -34,13 +34,13 @@ fn to_provider_units(money: Money) -> Result<i64, UnitsRefused> {
     if !is_taken(currency) {
         return Err(UnitsRefused::CurrencyNotTaken);
     }
-    let (scale, most) = (scale(currency), most(currency));
+    let scale = scale(currency);
     let amount = money.minor_units();
     let most_minor = match scale {
-        Scale::AsIs => most,
-        Scale::Times(factor) => most / factor,
-        Scale::DividedBy(step) => most.saturating_mul(step),
-        Scale::InStepsOf(step) => most - most % step,
+        Scale::AsIs => MOST,
+        Scale::Times(factor) => MOST / factor,
+        Scale::DividedBy(step) => MOST.saturating_mul(step),
+        Scale::InStepsOf(step) => MOST - MOST % step,
     };
     if amount > most_minor {
         return Err(UnitsRefused::MoreThan(most_minor));
@@ -64,17 +64,6 @@ fn scale(currency: Currency) -> Scale {
         "bhd" | "jod" | "kwd" | "omr" | "tnd" => Scale::InStepsOf(10),
         // Zero decimals (bif clp djf gnf jpy kmf krw pyg rwf vnd vuv xaf xof xpf) and two: ISO and Stripe agree.
         _ => Scale::AsIs,
-    }
-}
-
-/// The most of Stripe's units: eight digits, and more where the currency's unit is so small that Stripe says so for
-/// every payment method.
-fn most(currency: Currency) -> i64 {
-    match currency.as_str() {
-        "idr" => 999_999_999_999,
-        "cop" => 9_999_999_999,
-        "inr" => 999_999_999,
-        _ => MOST,
     }
 }
 

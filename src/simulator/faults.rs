@@ -1,0 +1,212 @@
+//! What can go wrong on purpose, and when: by rate and seed, or by the payment method of one charge.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// The step a request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Phase {
+    /// Makes an object that moves no money.
+    Prepare,
+    /// Moves the money.
+    Execute,
+    Read,
+    Cancel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    ChargeThenDrop,
+    DeclineThenDrop,
+    DropBeforeCharge,
+    Slow,
+    LandLate,
+    Error500AfterCharge,
+    Error500BeforeCharge,
+    Unsaved400,
+    KeyInUse,
+    RateLimited,
+    Unavailable,
+    Unauthorized,
+    Html,
+    Truncated,
+    Trickle,
+    UnknownStatus,
+    ForgetKeys,
+}
+
+impl Fault {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "charge_then_drop" => Self::ChargeThenDrop,
+            "decline_then_drop" => Self::DeclineThenDrop,
+            "drop_before_charge" => Self::DropBeforeCharge,
+            "slow" => Self::Slow,
+            "land_late" => Self::LandLate,
+            "error_500_after_charge" => Self::Error500AfterCharge,
+            "error_500_before_charge" => Self::Error500BeforeCharge,
+            "unsaved_400" => Self::Unsaved400,
+            "key_in_use" => Self::KeyInUse,
+            "rate_limited" => Self::RateLimited,
+            "unavailable" => Self::Unavailable,
+            "unauthorized" => Self::Unauthorized,
+            "html" => Self::Html,
+            "truncated" => Self::Truncated,
+            "trickle" => Self::Trickle,
+            "unknown_status" => Self::UnknownStatus,
+            "forget_keys" => Self::ForgetKeys,
+            _ => return None,
+        })
+    }
+
+    /// The fault that a payment method asks for, and whether it does so each time.
+    pub(super) fn of_payment_method(token: &str) -> Option<(Self, bool)> {
+        let name = token.strip_prefix("pm_sim_")?;
+        match name.strip_suffix("_always") {
+            Some(name) => Some((Self::parse(name)?, true)),
+            None => Some((Self::parse(name)?, false)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Settings {
+    pub(super) seed: u64,
+    pub(super) latency_ms: u64,
+    pub(super) search_lag_ms: u64,
+    pub(super) key_window_s: u64,
+    pub(super) slow_ms: u64,
+    pub(super) land_late_ms: u64,
+    pub(super) rates: BTreeMap<String, f64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            latency_ms: 0,
+            search_lag_ms: 0,
+            // Stripe keeps a key for at least 24 hours.
+            key_window_s: 86_400,
+            slow_ms: 3_000,
+            land_late_ms: 2_000,
+            rates: BTreeMap::new(),
+        }
+    }
+}
+
+/// The rates, ready to be drawn from: a request meets one fault at most.
+#[derive(Debug)]
+pub(super) struct Dice {
+    rng: StdRng,
+    /// For each phase the faults with their cumulated rates.
+    faults: [Vec<(f64, Fault)>; 4],
+}
+
+impl Dice {
+    pub(super) fn new(settings: &Settings) -> Result<Self, String> {
+        let mut faults: [Vec<(f64, Fault)>; 4] = Default::default();
+        for (name, &rate) in &settings.rates {
+            if !(0.0..=1.0).contains(&rate) {
+                return Err(format!("rates.{name} is not between 0 and 1"));
+            }
+            let (phases, fault) = match name.split_once('.') {
+                None => (&[Phase::Prepare, Phase::Execute][..], name.as_str()),
+                Some(("prepare", fault)) => (&[Phase::Prepare][..], fault),
+                Some(("execute", fault)) => (&[Phase::Execute][..], fault),
+                Some(("read", fault)) => (&[Phase::Read][..], fault),
+                Some(("cancel", fault)) => (&[Phase::Cancel][..], fault),
+                Some(_) => (&[][..], ""),
+            };
+            let fault =
+                Fault::parse(fault).ok_or_else(|| format!("rates.{name} is not a fault"))?;
+            for &phase in phases {
+                let row = &mut faults[phase as usize];
+                let sum = row.last().map_or(0.0, |&(sum, _)| sum) + rate;
+                if sum > 1.000_001 {
+                    return Err("the rates of one phase add up to more than 1".into());
+                }
+                row.push((sum, fault));
+            }
+        }
+        Ok(Self {
+            rng: StdRng::seed_from_u64(settings.seed),
+            faults,
+        })
+    }
+
+    pub(super) fn draw(&mut self, phase: Phase) -> Option<Fault> {
+        let row = &self.faults[phase as usize];
+        if row.is_empty() {
+            return None;
+        }
+        let drawn: f64 = self.rng.random();
+        row.iter()
+            .find(|&&(sum, _)| drawn < sum)
+            .map(|&(_, fault)| fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(json: &str) -> Settings {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_faults() {
+        let settings = settings(r#"{"seed":7,"rates":{"slow":0.2,"execute.html":0.3}}"#);
+        let draw = || {
+            let mut dice = Dice::new(&settings).unwrap();
+            (0..200)
+                .map(|_| dice.draw(Phase::Execute))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(draw(), draw());
+        assert!(
+            draw().contains(&Some(Fault::Html))
+                && draw().contains(&Some(Fault::Slow))
+                && draw().contains(&None)
+        );
+    }
+
+    #[test]
+    fn a_rate_of_one_phase_leaves_the_others_alone() {
+        let mut dice = Dice::new(&settings(r#"{"rates":{"read.html":1}}"#)).unwrap();
+        assert_eq!(dice.draw(Phase::Read), Some(Fault::Html));
+        assert_eq!(dice.draw(Phase::Execute), None);
+    }
+
+    #[test]
+    fn wrong_rates_are_refused() {
+        for json in [
+            r#"{"rates":{"slow":2}}"#,
+            r#"{"rates":{"slwo":1}}"#,
+            r#"{"rates":{"x.slow":1}}"#,
+            r#"{"rates":{"slow":0.6,"html":0.6}}"#,
+        ] {
+            assert!(Dice::new(&settings(json)).is_err(), "{json}");
+        }
+        assert!(serde_json::from_str::<Settings>(r#"{"sed":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_payment_method_names_its_fault() {
+        assert_eq!(
+            Fault::of_payment_method("pm_sim_slow"),
+            Some((Fault::Slow, false))
+        );
+        assert_eq!(
+            Fault::of_payment_method("pm_sim_land_late_always"),
+            Some((Fault::LandLate, true))
+        );
+        assert_eq!(Fault::of_payment_method("pm_sim_partial"), None);
+    }
+}
