@@ -132,7 +132,7 @@ struct Lane<S> {
 
 /// Makes a queue and its batcher. `session` makes a connection for each of the batcher's two lanes.
 pub fn batcher<S: Statement + Clone>(
-    statement: S,
+    statement: &S,
     session: impl Fn() -> Session,
     limits: BatchLimits,
     random: &Random,
@@ -295,7 +295,9 @@ impl<S: Statement> Lane<S> {
             };
             tries += 1;
             match error.fault() {
-                Fault::Data if part.len() > 1 => return Attempt::Split { repeated },
+                Fault::Data | Fault::Locked if part.len() > 1 => {
+                    return Attempt::Split { repeated };
+                }
                 Fault::Data => {
                     let sqlstate = error.sqlstate();
                     tracing::error!(
@@ -306,7 +308,6 @@ impl<S: Statement> Lane<S> {
                     );
                     return Attempt::Refused(Refusal::Data);
                 }
-                Fault::Locked if part.len() > 1 => return Attempt::Split { repeated },
                 // Whether an earlier try was committed is not known yet: it must be found out here.
                 Fault::Locked if !repeated => return Attempt::Locked,
                 Fault::Conflict if part.len() > 1 && tries > 3 => {

@@ -83,7 +83,7 @@ impl Completion {
         limits: BatchLimits,
         random: &Random,
     ) -> (Self, Batcher<Settle>) {
-        let (queue, batcher) = batch::batcher(Settle, session, limits, random);
+        let (queue, batcher) = batch::batcher(&Settle, session, limits, random);
         (Self(queue), batcher)
     }
 

@@ -29,82 +29,8 @@ pub async fn finish(
     connection: &mut PgConnection,
     rows: &FinishRows<'_>,
 ) -> Result<Vec<Uuid>, DbError> {
-    let finished = sqlx::query_scalar!(
-        r#"
-        WITH input AS MATERIALIZED (
-            SELECT *
-            FROM unnest(
-                $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[],
-                $9::text[]
-            ) AS input (
-                charge_id, outbox_id, lease_token, version, stage, provider_charge_id, provider_account, failure, detail
-            )
-        ),
-        finished AS (
-            UPDATE charges
-            SET stage = input.stage,
-                money = CASE input.stage WHEN 'succeeded' THEN 'moved' ELSE 'not_moved' END,
-                version = charges.version + 1,
-                provider_charge_id = COALESCE(charges.provider_charge_id, input.provider_charge_id),
-                provider_account = COALESCE(charges.provider_account, input.provider_account),
-                failure = input.failure::jsonb,
-                next_action = NULL,
-                updated_at = now(),
-                finished_at = now()
-            FROM input
-            LEFT JOIN outbox
-                ON outbox.id = input.outbox_id
-                AND outbox.lease_token = input.lease_token
-                AND outbox.state = 'leased'
-            WHERE charges.id = input.charge_id
-                AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
-                AND CASE input.stage
-                    WHEN 'succeeded' THEN
-                        charges.provider_charge_id IS NULL
-                        OR charges.provider_charge_id = input.provider_charge_id
-                    ELSE outbox.id IS NOT NULL AND charges.version = input.version
-                END
-            RETURNING
-                charges.id, charges.merchant_id, charges.idempotency_key, charges.stage, charges.version,
-                input.outbox_id, input.detail
-        ),
-        requests AS (
-            UPDATE idempotent_requests
-            SET status = CASE finished.stage WHEN 'succeeded' THEN 'completed' ELSE 'failed' END,
-                updated_at = now()
-            FROM finished
-            WHERE idempotent_requests.merchant_id = finished.merchant_id
-                AND idempotent_requests.operation = 'charge'
-                AND idempotent_requests.client_key = finished.idempotency_key
-        ),
-        jobs AS (
-            DELETE FROM outbox
-            USING finished
-            WHERE outbox.id = finished.outbox_id
-                AND outbox.charge_id = finished.id
-        ),
-        events AS (
-            INSERT INTO charge_events (charge_id, version, kind, actor, detail)
-            SELECT id, version, stage, 'worker', detail::jsonb
-            FROM finished
-        ),
-        disputed AS (
-            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
-            SELECT
-                CASE charges.stage WHEN 'succeeded' THEN 'second_success' ELSE 'success_after_failed' END,
-                charges.provider, input.provider_charge_id, charges.id, input.detail::jsonb
-            FROM input
-            JOIN charges ON charges.id = input.charge_id
-            WHERE input.stage = 'succeeded'
-                AND (
-                    charges.stage IN ('failed', 'canceled')
-                    OR charges.provider_charge_id <> input.provider_charge_id
-                )
-            ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
-        )
-        SELECT id
-        FROM finished
-        "#,
+    let finished = sqlx::query_file_scalar!(
+        "src/db/sql/finish.sql",
         &rows.charge_ids,
         &rows.outbox_ids,
         &rows.lease_tokens,
@@ -187,61 +113,8 @@ pub struct WaitRows<'a> {
 /// Gives the leases back until later, or parks the rows, and shows where the charges stand. Returns the outbox ids that
 /// changed; the others had lost their lease.
 pub async fn wait(connection: &mut PgConnection, rows: &WaitRows<'_>) -> Result<Vec<i64>, DbError> {
-    let waiting = sqlx::query_scalar!(
-        r#"
-        WITH input AS MATERIALIZED (
-            SELECT *
-            FROM unnest(
-                $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::boolean[], $6::text[], $7::text[], $8::text[],
-                $9::integer[], $10::integer[], $11::interval[], $12::boolean[], $13::text[]
-            ) AS input (
-                charge_id, outbox_id, lease_token, version, changes, stage, money, next_action, attempts, prepares,
-                delay, parked, error
-            )
-        ),
-        -- Charges before outbox rows: one order of locks for all.
-        changed AS (
-            UPDATE charges
-            SET stage = input.stage,
-                money = input.money,
-                version = charges.version + 1,
-                next_action = input.next_action::jsonb,
-                attempts = input.attempts,
-                prepares = input.prepares,
-                updated_at = now()
-            FROM input
-            JOIN outbox
-                ON outbox.id = input.outbox_id
-                AND outbox.lease_token = input.lease_token
-                AND outbox.state = 'leased'
-            WHERE charges.id = input.charge_id
-                AND input.changes
-                AND charges.version = input.version
-                AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
-            RETURNING charges.id, charges.version, charges.stage, input.error
-        ),
-        jobs AS (
-            UPDATE outbox
-            SET state = CASE WHEN input.parked THEN 'parked' ELSE 'ready' END,
-                lease_token = NULL,
-                lease_until = NULL,
-                run_at = now() + input.delay,
-                last_error = input.error
-            FROM input
-            WHERE outbox.id = input.outbox_id
-                AND outbox.lease_token = input.lease_token
-                AND outbox.state = 'leased'
-                AND (NOT input.changes OR input.charge_id IN (SELECT id FROM changed))
-            RETURNING outbox.id
-        ),
-        events AS (
-            INSERT INTO charge_events (charge_id, version, kind, actor, reason)
-            SELECT id, version, stage, 'worker', error
-            FROM changed
-        )
-        SELECT id
-        FROM jobs
-        "#,
+    let waiting = sqlx::query_file_scalar!(
+        "src/db/sql/wait.sql",
         &rows.charge_ids,
         &rows.outbox_ids,
         &rows.lease_tokens,

@@ -1,4 +1,5 @@
-//! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits.
+//! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits. The long
+//! statements stand in `sql/`.
 
 pub mod attempt;
 pub mod charges;
@@ -70,7 +71,9 @@ impl DbError {
     /// The SQLSTATE, where Postgres gave one: unlike its message, it never holds data.
     pub fn sqlstate(&self) -> Option<String> {
         match self {
-            Self::Sqlx(sqlx::Error::Database(error)) => error.code().map(|code| code.into_owned()),
+            Self::Sqlx(sqlx::Error::Database(error)) => {
+                error.code().map(std::borrow::Cow::into_owned)
+            }
             Self::Sqlx(_)
             | Self::ConnectTimeout
             | Self::AnswerTimeout

@@ -195,12 +195,11 @@ mod tests {
         full.off_session = true;
         full.reference = Some("r".to_owned());
         full.return_url = Some("https://example.com/".to_owned());
-        let hex = |d: &Draft| {
-            Fingerprint::of(d)
+        let hex = |draft: &Draft| {
+            Fingerprint::of(draft)
                 .hash
                 .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect::<String>()
+                .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
         };
         assert_eq!(
             hex(&draft()),

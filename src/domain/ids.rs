@@ -34,7 +34,7 @@ impl fmt::Display for MerchantId {
 pub struct ChargeId(Uuid);
 
 impl ChargeId {
-    /// UUIDv5 in the merchant's namespace over `charge:` and the client's key.
+    /// A version 5 UUID in the merchant's namespace over `charge:` and the client's key.
     pub fn derive(merchant: MerchantId, key: &IdempotencyKey) -> Self {
         const PREFIX: &[u8] = b"charge:";
         let mut name = Vec::with_capacity(PREFIX.len() + key.as_str().len());

@@ -40,7 +40,8 @@ impl Draft {
             ("#/description", self.description == other.description),
         ]
         .into_iter()
-        .filter_map(|(pointer, same)| (!same).then(|| pointer.to_owned()))
+        .filter(|(_, same)| !same)
+        .map(|(pointer, _)| pointer.to_owned())
         .collect();
         let keys: std::collections::BTreeSet<&String> =
             self.metadata.keys().chain(other.metadata.keys()).collect();
@@ -102,6 +103,13 @@ pub enum UnitsRefused {
     MoreThan(i64),
 }
 
+/// A draft with all the rules that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub draft: Draft,
+    pub violations: Vec<Violation>,
+}
+
 /// A request that keeps every rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChargeRequest {
@@ -112,7 +120,7 @@ pub struct ChargeRequest {
 
 impl ChargeRequest {
     /// Judges a draft by every rule and names all that are broken.
-    pub fn judge(draft: Draft, rules: &ProviderRules) -> Result<Self, (Draft, Vec<Violation>)> {
+    pub fn judge(draft: Draft, rules: &ProviderRules) -> Result<Self, Box<Refused>> {
         let mut violations = Vec::new();
         let money = judge_money(&draft, rules, &mut violations);
         judge_texts(&draft, rules, &mut violations);
@@ -123,7 +131,7 @@ impl ChargeRequest {
                 money,
                 provider_units,
             }),
-            Some(_) | None => Err((draft, violations)),
+            Some(_) | None => Err(Box::new(Refused { draft, violations })),
         }
     }
 
@@ -170,11 +178,12 @@ pub struct Instruction<'a> {
     pub off_session: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, skip_serializing_if = "no_entries")]
     pub metadata: Cow<'a, BTreeMap<String, String>>,
 }
 
-fn is_empty(metadata: &Cow<'_, BTreeMap<String, String>>) -> bool {
+#[expect(clippy::ptr_arg, reason = "serde hands over the field as it is")]
+fn no_entries(metadata: &Cow<'_, BTreeMap<String, String>>) -> bool {
     metadata.is_empty()
 }
 
@@ -367,7 +376,7 @@ fn luhn(digits: &[u8]) -> bool {
             if value > 9 { value - 9 } else { value }
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 #[cfg(test)]
@@ -406,7 +415,7 @@ mod tests {
             .into(),
             ..Draft::default()
         };
-        let (_, violations) = ChargeRequest::judge(bad, &rules()).unwrap_err();
+        let violations = ChargeRequest::judge(bad, &rules()).unwrap_err().violations;
         let pointers: Vec<_> = violations.iter().map(|v| v.pointer.as_str()).collect();
         assert_eq!(
             pointers,
@@ -434,7 +443,7 @@ mod tests {
                 payment_method: number.to_owned(),
                 ..draft()
             };
-            let (_, violations) = ChargeRequest::judge(bad, &rules()).unwrap_err();
+            let violations = ChargeRequest::judge(bad, &rules()).unwrap_err().violations;
             assert_eq!(violations[0].rule, "card_number", "{number}");
             assert!(!violations[0].detail.contains("4242"));
         }

@@ -59,9 +59,9 @@ mod tests {
 
     const POLICY: RetryPolicy = RetryPolicy {
         base: Duration::from_millis(200),
-        cap: Duration::from_secs(60),
+        cap: Duration::from_mins(1),
         slow_base: Duration::from_secs(5),
-        slow_cap: Duration::from_secs(3600),
+        slow_cap: Duration::from_hours(1),
     };
 
     #[test]
@@ -93,14 +93,14 @@ mod tests {
         );
         assert_eq!(
             POLICY.delay(Pace::After(Duration::MAX), 1, 0.0),
-            Duration::from_secs(60)
+            Duration::from_mins(1)
         );
     }
 
     #[test]
     fn the_slow_pace_has_its_own_limits() {
         assert_eq!(POLICY.delay(Pace::Slow, 1, 1.0), Duration::from_secs(5));
-        assert_eq!(POLICY.delay(Pace::Slow, 40, 1.0), Duration::from_secs(3600));
+        assert_eq!(POLICY.delay(Pace::Slow, 40, 1.0), Duration::from_hours(1));
         assert_eq!(POLICY.delay(Pace::Now, 40, 1.0), Duration::ZERO);
     }
 }

@@ -85,7 +85,7 @@ impl Intake {
             accepted: accepted.clone(),
         };
         let (queues, batchers) = (0..settings.batchers.max(1))
-            .map(|_| batch::batcher(statement.clone(), &session, settings.limits, random))
+            .map(|_| batch::batcher(&statement, &session, settings.limits, random))
             .unzip();
         let intake = Self {
             queues,

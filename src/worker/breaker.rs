@@ -166,7 +166,7 @@ mod tests {
         let (breaker, mut now) = (Breaker::new(LIMITS), Instant::now());
         assert_eq!(breaker.record(Health::Denied, now), Some(Change::Opened));
         let mut probes = 0;
-        let end = now + Duration::from_secs(3600);
+        let end = now + Duration::from_hours(1);
         while now < end {
             match breaker.allowance(now) {
                 Allowance::Probe => {

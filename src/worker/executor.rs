@@ -188,7 +188,7 @@ impl<P: Provider> Executor<P> {
                 Call::Cancel(ref id) => (Phase::Cancel, self.provider.cancel(id).await),
             };
             self.learn(&run, phase, &reply);
-            let step = self.decide(&mut run, phase, reply);
+            let step = Self::decide(&mut run, phase, reply);
             call = match self.take(&mut run, phase, step).await {
                 Next::Call(next) => next,
                 Next::Ended(ran) => return ran,
@@ -199,21 +199,18 @@ impl<P: Provider> Executor<P> {
     /// A stored object is read, whatever was known of it. Without one, a job so old that the provider may have forgotten
     /// our key looks for its object first.
     fn first_call(&self, run: &Run<'_>) -> Call {
-        match &run.progress.object {
-            Some(object) => Call::Read(object.id.clone()),
-            None => {
-                let window = self
-                    .provider
-                    .profile()
-                    .key_window
-                    .saturating_sub(self.limits.key_window_margin);
-                let age = run.claimed_at - run.created_at;
-                if age >= window {
-                    Call::Find
-                } else {
-                    Call::Prepare
-                }
-            }
+        if let Some(object) = &run.progress.object {
+            return Call::Read(object.id.clone());
+        }
+        let window = self
+            .provider
+            .profile()
+            .key_window
+            .saturating_sub(self.limits.key_window_margin);
+        if run.claimed_at - run.created_at >= window {
+            Call::Find
+        } else {
+            Call::Prepare
         }
     }
 
@@ -227,7 +224,7 @@ impl<P: Provider> Executor<P> {
     /// anything else happens: nobody may execute another one from then on.
     async fn find(&self, run: &Run<'_>) -> Result<Call, Answer> {
         // Clocks differ: an object may seem older than its charge.
-        let since = run.created_at - Duration::from_secs(3600);
+        let since = run.created_at - Duration::from_hours(1);
         match self.provider.find(run.hold.charge, since).await {
             // Whatever a page of a list answered says nothing about this charge.
             Found::NotAsked(answer) => Err(match answer {
@@ -305,7 +302,7 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    fn decide(&self, run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
+    fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
         run.request_id = reply.request_id.or(run.request_id.take());
         run.last_answer = reply.answer.word();
         let action_expired = match &run.progress.state {

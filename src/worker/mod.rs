@@ -103,7 +103,7 @@ impl<P: Provider> Worker<P> {
         }
         let drained = async {
             while let Some(ended) = jobs.join_next().await {
-                report(ended)
+                report(ended);
             }
         };
         if tokio::time::timeout(self.limits.grace, drained)
@@ -176,7 +176,7 @@ impl<P: Provider> Worker<P> {
                 );
             }
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "taking back expired leases failed")
+                tracing::warn!(error = %Chain(&error), "taking back expired leases failed");
             }
         }
     }

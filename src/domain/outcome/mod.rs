@@ -169,11 +169,11 @@ impl Certainty {
     /// The state to show, given the state so far. An open question is never closed by a try that did nothing.
     pub fn state_after(&self, before: &State) -> State {
         match (self, before) {
-            (Self::AsBefore, _) => before.clone(),
             (Self::Unprepared, State::Pending) => State::Processing { sent: false },
-            (Self::Unprepared, _) => before.clone(),
             // The customer's page stays up while a read fails.
-            (Self::Unclear, State::RequiresAction(_)) => before.clone(),
+            (Self::AsBefore | Self::Unprepared, _) | (Self::Unclear, State::RequiresAction(_)) => {
+                before.clone()
+            }
             (Self::Unclear, _) => State::RequiresReconciliation,
             // The expiry was set when the action was first seen and is kept.
             (Self::CustomersTurn(action), State::RequiresAction(seen)) => {
@@ -502,3 +502,6 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

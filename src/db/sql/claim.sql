@@ -1,0 +1,28 @@
+WITH due AS MATERIALIZED (
+    SELECT id
+    FROM outbox
+    WHERE state = 'ready'
+        AND run_at <= now()
+        AND kind = 'charge'
+        AND payload_version = ANY($4)
+    ORDER BY run_at, id
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+),
+leased AS (
+    UPDATE outbox
+    SET state = 'leased',
+        attempt = outbox.attempt + 1,
+        lease_token = $2,
+        lease_until = now() + $3
+    FROM due
+    WHERE outbox.id = due.id
+    RETURNING outbox.id, outbox.charge_id, outbox.attempt, outbox.payload
+)
+SELECT
+    leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!",
+    charges.id AS charge_id, charges.stage, charges.money, charges.version, charges.attempts, charges.prepares,
+    charges.provider_account, charges.provider_charge_id, charges.failure AS "failure: Json<Failure>",
+    charges.next_action AS "next_action: Json<NextAction>", charges.created_at, now() AS "claimed_at!"
+FROM leased
+JOIN charges ON charges.id = leased.charge_id

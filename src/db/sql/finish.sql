@@ -1,0 +1,73 @@
+WITH input AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[],
+        $9::text[]
+    ) AS input (
+        charge_id, outbox_id, lease_token, version, stage, provider_charge_id, provider_account, failure, detail
+    )
+),
+finished AS (
+    UPDATE charges
+    SET stage = input.stage,
+        money = CASE input.stage WHEN 'succeeded' THEN 'moved' ELSE 'not_moved' END,
+        version = charges.version + 1,
+        provider_charge_id = COALESCE(charges.provider_charge_id, input.provider_charge_id),
+        provider_account = COALESCE(charges.provider_account, input.provider_account),
+        failure = input.failure::jsonb,
+        next_action = NULL,
+        updated_at = now(),
+        finished_at = now()
+    FROM input
+    LEFT JOIN outbox
+        ON outbox.id = input.outbox_id
+        AND outbox.lease_token = input.lease_token
+        AND outbox.state = 'leased'
+    WHERE charges.id = input.charge_id
+        AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
+        AND CASE input.stage
+            WHEN 'succeeded' THEN
+                charges.provider_charge_id IS NULL
+                OR charges.provider_charge_id = input.provider_charge_id
+            ELSE outbox.id IS NOT NULL AND charges.version = input.version
+        END
+    RETURNING
+        charges.id, charges.merchant_id, charges.idempotency_key, charges.stage, charges.version,
+        input.outbox_id, input.detail
+),
+requests AS (
+    UPDATE idempotent_requests
+    SET status = CASE finished.stage WHEN 'succeeded' THEN 'completed' ELSE 'failed' END,
+        updated_at = now()
+    FROM finished
+    WHERE idempotent_requests.merchant_id = finished.merchant_id
+        AND idempotent_requests.operation = 'charge'
+        AND idempotent_requests.client_key = finished.idempotency_key
+),
+jobs AS (
+    DELETE FROM outbox
+    USING finished
+    WHERE outbox.id = finished.outbox_id
+        AND outbox.charge_id = finished.id
+),
+events AS (
+    INSERT INTO charge_events (charge_id, version, kind, actor, detail)
+    SELECT id, version, stage, 'worker', detail::jsonb
+    FROM finished
+),
+disputed AS (
+    INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
+    SELECT
+        CASE charges.stage WHEN 'succeeded' THEN 'second_success' ELSE 'success_after_failed' END,
+        charges.provider, input.provider_charge_id, charges.id, input.detail::jsonb
+    FROM input
+    JOIN charges ON charges.id = input.charge_id
+    WHERE input.stage = 'succeeded'
+        AND (
+            charges.stage IN ('failed', 'canceled')
+            OR charges.provider_charge_id <> input.provider_charge_id
+        )
+    ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
+)
+SELECT id
+FROM finished

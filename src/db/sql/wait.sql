@@ -1,0 +1,52 @@
+WITH input AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::boolean[], $6::text[], $7::text[], $8::text[],
+        $9::integer[], $10::integer[], $11::interval[], $12::boolean[], $13::text[]
+    ) AS input (
+        charge_id, outbox_id, lease_token, version, changes, stage, money, next_action, attempts, prepares,
+        delay, parked, error
+    )
+),
+-- Charges before outbox rows: one order of locks for all.
+changed AS (
+    UPDATE charges
+    SET stage = input.stage,
+        money = input.money,
+        version = charges.version + 1,
+        next_action = input.next_action::jsonb,
+        attempts = input.attempts,
+        prepares = input.prepares,
+        updated_at = now()
+    FROM input
+    JOIN outbox
+        ON outbox.id = input.outbox_id
+        AND outbox.lease_token = input.lease_token
+        AND outbox.state = 'leased'
+    WHERE charges.id = input.charge_id
+        AND input.changes
+        AND charges.version = input.version
+        AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
+    RETURNING charges.id, charges.version, charges.stage, input.error
+),
+jobs AS (
+    UPDATE outbox
+    SET state = CASE WHEN input.parked THEN 'parked' ELSE 'ready' END,
+        lease_token = NULL,
+        lease_until = NULL,
+        run_at = now() + input.delay,
+        last_error = input.error
+    FROM input
+    WHERE outbox.id = input.outbox_id
+        AND outbox.lease_token = input.lease_token
+        AND outbox.state = 'leased'
+        AND (NOT input.changes OR input.charge_id IN (SELECT id FROM changed))
+    RETURNING outbox.id
+),
+events AS (
+    INSERT INTO charge_events (charge_id, version, kind, actor, reason)
+    SELECT id, version, stage, 'worker', error
+    FROM changed
+)
+SELECT id
+FROM jobs
