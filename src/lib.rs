@@ -3,5 +3,6 @@
 pub mod clock;
 pub mod db;
 pub mod domain;
+pub mod http;
 pub mod intake;
 pub mod provider;

@@ -1,6 +1,9 @@
 //! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits.
 
+pub mod api_keys;
 pub mod charges;
+pub mod merchants;
+pub mod schema;
 
 use crate::domain::ids::ChargeId;
 

@@ -36,3 +36,34 @@ pub enum IntakeError {
     #[error("charge {0} may have been accepted or not")]
     AcceptanceUnknown(ChargeId),
 }
+
+/// A submission and where its verdict goes.
+#[derive(Debug)]
+pub struct Pending {
+    pub submission: Submission,
+    pub reply: tokio::sync::oneshot::Sender<Result<Verdict, IntakeError>>,
+}
+
+/// The way into the bounded queue in front of the batchers.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    queue: tokio::sync::mpsc::Sender<Pending>,
+}
+
+impl Intake {
+    pub fn new(queue: tokio::sync::mpsc::Sender<Pending>) -> Self {
+        Self { queue }
+    }
+
+    /// Hands a submission to a batcher and waits for its verdict. Dropping the wait takes nothing back.
+    pub async fn submit(&self, submission: Submission) -> Result<Verdict, IntakeError> {
+        let charge = ChargeId::derive(submission.merchant, &submission.key);
+        let (reply, verdict) = tokio::sync::oneshot::channel();
+        self.queue
+            .try_send(Pending { submission, reply })
+            .map_err(|_| IntakeError::Overloaded)?;
+        verdict
+            .await
+            .unwrap_or(Err(IntakeError::AcceptanceUnknown(charge)))
+    }
+}
