@@ -6,6 +6,7 @@ pub mod completion;
 pub mod db;
 pub mod domain;
 pub mod embedded_postgres;
+pub mod http;
 pub mod intake;
 pub mod provider;
 pub mod random;

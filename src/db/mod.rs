@@ -1,12 +1,15 @@
 //! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits. The long
 //! statements stand in `sql/`.
 
+pub mod api_keys;
 pub mod attempt;
 pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod intake;
+pub mod merchants;
 pub mod reconcile;
+pub mod schema;
 pub mod session;
 
 use std::time::Duration;

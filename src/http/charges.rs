@@ -1,0 +1,240 @@
+//! POST /v1/charges and GET /v1/charges/{id}.
+//!
+//! A request is refused before it is read as far as possible: key of the API, key of the request, content type, size,
+//! JSON, shape, rules. Nothing is stored until all of it is valid. A client that hangs up drops the handler here and
+//! nothing else: what intake has is carried on.
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+
+use super::auth::Principal;
+use super::body::{self, Parsed};
+use super::charge_body::ChargeBody;
+use super::code::Code;
+use super::problem::{ApiError, Fault, Place};
+use super::{HttpState, headers, read_body};
+use crate::db::{self, DbError};
+use crate::domain::api_key::Scope;
+use crate::domain::charge::Charge;
+use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::ids::{ChargeId, MerchantId};
+use crate::domain::request::{ChargeRequest, Draft, Violation};
+use crate::intake::{IntakeError, Submission, Verdict};
+
+pub(super) async fn create(
+    State(state): State<HttpState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let (principal, key) = match admit(&state, &head.headers).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => {
+            read_body::discard(body).await;
+            return Err(refusal);
+        }
+    };
+    let body = read_body::read(body, state.parts().limits.body_read).await?;
+    let Parsed { draft, faults } = body::parse(&body)?;
+    match judge(draft, faults, &state)? {
+        Judged::Good(request) => submit(&state, principal.merchant, key, request).await,
+        Judged::Refused(draft, violations) => {
+            replay_or_refuse(&state, principal.merchant, &key, &draft, violations).await
+        }
+    }
+}
+
+pub(super) async fn show(
+    State(state): State<HttpState>,
+    id: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let principal = state.auth().authenticate(&headers).await?;
+    let absent = || ApiError::new(Code::NotFound, "there is no such charge");
+    let id: ChargeId = id
+        .ok()
+        .and_then(|Path(id)| id.parse().ok())
+        .ok_or_else(absent)?;
+    let charge = read(&state, principal.merchant, id).await?;
+    charge_response(StatusCode::OK, &charge.ok_or_else(absent)?)
+}
+
+/// Who asks, under which key, and whether the body is of the type that is taken.
+async fn admit(
+    state: &HttpState,
+    headers: &HeaderMap,
+) -> Result<(Principal, IdempotencyKey), ApiError> {
+    let principal = state.auth().authenticate(headers).await?;
+    if principal.scope != Scope::Write {
+        let detail = "this API key may only read; a charge takes a key with the scope write";
+        return Err(ApiError::new(Code::Forbidden, detail));
+    }
+    let key = headers::idempotency_key(headers)?;
+    headers::json_content(headers)?;
+    Ok((principal, key))
+}
+
+enum Judged {
+    Good(ChargeRequest),
+    /// The shape is right and some rule refuses it.
+    Refused(Draft, Vec<Violation>),
+}
+
+/// Judges what could be read by every rule, so that all faults are named at once.
+fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judged, ApiError> {
+    let judged = ChargeRequest::judge(draft, &state.parts().rules);
+    if faults.is_empty() {
+        return Ok(match judged {
+            Ok(request) => Judged::Good(request),
+            Err(refused) => Judged::Refused(
+                refused.draft,
+                refused.violations.into_iter().map(body::safe).collect(),
+            ),
+        });
+    }
+    let mut all = faults;
+    if let Err(refused) = judged {
+        // A field that could not be read was judged by what stands in its place.
+        let unread = all.len();
+        for violation in refused.violations.into_iter().map(body::safe) {
+            let known = all[..unread]
+                .iter()
+                .any(|fault| fault.pointer == "#" || fault.pointer == violation.pointer);
+            if !known {
+                all.push(violation);
+            }
+        }
+    }
+    Err(ApiError::invalid_request(all))
+}
+
+async fn submit(
+    state: &HttpState,
+    merchant: MerchantId,
+    key: IdempotencyKey,
+    request: ChargeRequest,
+) -> Result<Response, ApiError> {
+    let charge = ChargeId::derive(merchant, &key);
+    let parts = state.parts();
+    let submission = Submission {
+        merchant,
+        key,
+        request,
+    };
+    let verdict = parts.intake.submit(submission);
+    let verdict = tokio::time::timeout(parts.limits.intake_wait, verdict)
+        .await
+        .unwrap_or(Err(IntakeError::AcceptanceUnknown(charge)));
+    match verdict {
+        Ok(Verdict::Created(charge)) => created_response(&charge),
+        Ok(Verdict::Duplicate(charge)) => replay_response(&charge),
+        Ok(Verdict::Reused {
+            charge,
+            differences,
+        }) => Err(reused(charge, differences)),
+        Err(error) => Err(intake_error(error)),
+    }
+}
+
+fn intake_error(error: IntakeError) -> ApiError {
+    match error {
+        IntakeError::Overloaded => ApiError::new(
+            Code::Overloaded,
+            "the queue is full; nothing was stored, send the same request again",
+        ),
+        IntakeError::Unavailable => ApiError::unavailable(),
+        IntakeError::AcceptanceUnknown(charge) => ApiError::new(
+            Code::AcceptanceUnknown,
+            "the request may have been accepted; send the same request again, with the same key",
+        )
+        .with_charge(charge),
+        // Everything that Postgres could refuse was judged before: a fault of ours, logged where it was refused.
+        IntakeError::Refused => ApiError::internal(),
+    }
+}
+
+/// A request that was accepted once is replayed even if this release would refuse it. A key that is taken by another
+/// request is not free, whatever is corrected.
+async fn replay_or_refuse(
+    state: &HttpState,
+    merchant: MerchantId,
+    key: &IdempotencyKey,
+    draft: &Draft,
+    violations: Vec<Violation>,
+) -> Result<Response, ApiError> {
+    let found = read(state, merchant, ChargeId::derive(merchant, key)).await?;
+    let Some(charge) = found else {
+        return Err(ApiError::invalid_request(violations));
+    };
+    if charge.fingerprint.matches(draft) == Some(true) {
+        return replay_response(&charge);
+    }
+    Err(reused(charge.id, charge.request.differences(draft)))
+}
+
+fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
+    let faults = differences.into_iter().map(|pointer| Fault {
+        place: Place::Pointer(pointer),
+        rule: "differs",
+        detail: "differs from the first request with this key".into(),
+    });
+    ApiError::new(
+        Code::IdempotencyKeyReused,
+        "an earlier request with this key asked for something else; charge_id names what it made",
+    )
+    .with_faults(faults.collect())
+    .with_charge(charge)
+}
+
+async fn read(
+    state: &HttpState,
+    merchant: MerchantId,
+    id: ChargeId,
+) -> Result<Option<Charge>, ApiError> {
+    let parts = state.parts();
+    let read = async {
+        let mut connection = parts.pool.acquire().await?;
+        db::charges::find(&mut connection, merchant, id).await
+    };
+    tokio::time::timeout(parts.limits.database_wait, read)
+        .await
+        .map_err(|_| ApiError::unavailable())?
+        .map_err(|error: DbError| ApiError::database(error))
+}
+
+fn created_response(charge: &Charge) -> Result<Response, ApiError> {
+    let mut response = charge_response(StatusCode::ACCEPTED, charge)?;
+    set_location(&mut response, charge.id);
+    Ok(response)
+}
+
+fn replay_response(charge: &Charge) -> Result<Response, ApiError> {
+    let mut response = charge_response(StatusCode::OK, charge)?;
+    set_location(&mut response, charge.id);
+    let replayed = HeaderValue::from_static("true");
+    response
+        .headers_mut()
+        .insert("idempotent-replayed", replayed);
+    Ok(response)
+}
+
+fn set_location(response: &mut Response, charge: ChargeId) {
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{charge}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+}
+
+fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiError> {
+    // A charge without long texts fits: no second allocation.
+    let mut json = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut json, &ChargeBody::from(charge))
+        .map_err(|error| ApiError::internal().with_source(error))?;
+    let mut response = Response::new(Body::from(json));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    Ok(response)
+}

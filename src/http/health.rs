@@ -1,0 +1,36 @@
+//! Whether the process lives, and whether it can serve.
+
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+
+use super::HttpState;
+use super::problem::ApiError;
+use crate::db;
+
+/// A small JSON text that is always the same.
+type Fixed = ([(HeaderName, &'static str); 1], &'static str);
+
+const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
+
+pub(super) async fn alive() -> Fixed {
+    (JSON, "{\"status\":\"ok\"}\n")
+}
+
+/// Ready when the database answers and has at least the migrations that this release was built with; a newer schema
+/// is fine, because migrations only ever extend it.
+pub(super) async fn ready(State(state): State<HttpState>) -> Result<Fixed, ApiError> {
+    let parts = state.parts();
+    let asked = tokio::time::timeout(parts.limits.database_wait, async {
+        let mut connection = parts.pool.acquire().await?;
+        db::schema::applied_version(&mut connection).await
+    })
+    .await;
+    match asked {
+        Ok(Ok(Some(version))) if version >= parts.schema_version => {
+            Ok((JSON, "{\"status\":\"ready\"}\n"))
+        }
+        Ok(Ok(_)) => Err(ApiError::not_migrated()),
+        Ok(Err(error)) => Err(ApiError::unavailable().with_source(error)),
+        Err(_) => Err(ApiError::unavailable()),
+    }
+}

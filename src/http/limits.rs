@@ -1,0 +1,26 @@
+//! What bounds a request: its size, and how long each of its waits may take.
+
+use std::time::Duration;
+
+/// The largest body, in bytes; part of the contract.
+pub const MOST_BODY_BYTES: usize = 64 * 1024;
+
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// How long a body may take to arrive. A body is at most 64 KiB: 10 s is 52 kbit/s.
+    pub body_read: Duration,
+    /// How long a request waits for intake's verdict before it is answered `acceptance_unknown`; the batch goes on.
+    pub intake_wait: Duration,
+    /// How long a read of the database may take, the wait for a connection included.
+    pub database_wait: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            body_read: Duration::from_secs(10),
+            intake_wait: Duration::from_secs(10),
+            database_wait: Duration::from_secs(3),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The HTTP side: reads requests to the letter of the contract, hands valid ones to intake, tells charges and problems.
+//!
+//! It decides nothing about a charge: what it takes in goes through [`crate::intake`], what it shows is read from
+//! [`crate::db`]. If the process dies between a commit and its answer, the client sends the same request again and is
+//! answered as a duplicate.
+
+mod auth;
+mod body;
+pub mod charge_body;
+mod charges;
+pub mod code;
+mod edge;
+mod headers;
+mod health;
+mod json;
+pub mod limits;
+pub mod openapi;
+pub mod problem;
+mod read_body;
+mod request_id;
+mod server;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request};
+use axum::http::{HeaderValue, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use sqlx::PgPool;
+
+pub use charge_body::{ChargeBody, CreateCharge};
+pub use code::Code;
+pub use limits::HttpLimits;
+pub use problem::Problem;
+pub use request_id::RandomSource;
+pub use server::{ServerLimits, serve};
+
+use crate::domain::request::ProviderRules;
+use crate::intake::Intake;
+use auth::Authenticator;
+use problem::ApiError;
+
+/// What the HTTP side is wired to.
+#[derive(Clone)]
+pub struct HttpParts {
+    pub intake: Intake,
+    /// For reads: charges and API keys.
+    pub pool: PgPool,
+    pub rules: ProviderRules,
+    /// Whether the provider moves real money; API keys of the other mode are refused.
+    pub live: bool,
+    /// Whether `po_dev_key` is taken.
+    pub dev: bool,
+    /// The newest migration that this release was built with.
+    pub schema_version: i64,
+    pub random: RandomSource,
+    pub limits: HttpLimits,
+}
+
+/// [`HttpParts`] in use; a clone is one counter.
+#[derive(Clone)]
+pub struct HttpState(Arc<Shared>);
+
+struct Shared {
+    parts: HttpParts,
+    auth: Authenticator,
+}
+
+impl HttpState {
+    pub fn new(parts: HttpParts) -> Self {
+        let auth = Authenticator::new(&parts);
+        Self(Arc::new(Shared { parts, auth }))
+    }
+
+    fn parts(&self) -> &HttpParts {
+        &self.0.parts
+    }
+
+    fn auth(&self) -> &Authenticator {
+        &self.0.auth
+    }
+}
+
+/// All routes of the public listener.
+pub fn router(state: HttpState) -> Router {
+    let random = state.parts().random.clone();
+    Router::new()
+        .route("/v1/charges", post(charges::create))
+        .route("/v1/charges/{id}", get(charges::show))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/openapi.json", get(document))
+        .route("/problems/{code}", get(problem_page))
+        .fallback(nothing_here)
+        .with_state(state)
+        .layer(edge::EdgeLayer { random })
+}
+
+/// The committed document, byte for byte.
+async fn document() -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], openapi::COMMITTED).into_response()
+}
+
+async fn problem_page(Path(code): Path<String>) -> Result<Html<String>, ApiError> {
+    let known = Code::parse(&code).map(|code| Html(code.page()));
+    known.ok_or_else(|| ApiError::new(Code::NotFound, "there is no such code"))
+}
+
+async fn nothing_here(request: Request) -> ApiError {
+    read_body::discard(request.into_body()).await;
+    let detail = "there is nothing at this address; mind the slash at the end";
+    ApiError::new(Code::NotFound, detail)
+}

@@ -1,0 +1,321 @@
+//! The published document, made from the types that are served and the codes that are told.
+//!
+//! `openapi/openapi.json` is this document, committed; a test holds them together. The service serves the committed one.
+
+use serde_json::json;
+use utoipa::openapi::header::{Header, HeaderBuilder};
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
+    PathsBuilder,
+};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::response::{Response, ResponseBuilder};
+use utoipa::openapi::schema::{
+    AdditionalProperties, Components, ComponentsBuilder, Object, ObjectBuilder, Schema, Type,
+};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
+    ServerBuilder,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::charge_body::{ChargeBody, CreateCharge};
+use super::code::Code;
+use super::problem::Problem;
+
+/// The document as committed.
+pub const COMMITTED: &str = include_str!("../../openapi/openapi.json");
+
+const CHARGE: &str = "Charge";
+const PROBLEM: &str = "Problem";
+const API_KEY: &str = "api_key";
+const CHARGES: &str = "charges";
+
+/// What can go wrong with any call under `/v1`.
+const OF_ANY: &[Code] = &[
+    Code::Unauthenticated,
+    Code::UriTooLong,
+    Code::RateLimited,
+    Code::Internal,
+    Code::Unavailable,
+];
+
+/// The document as the code has it, in pretty JSON with a newline at its end.
+pub fn document() -> String {
+    let mut text = serde_json::to_string_pretty(&build()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn build() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("payonce")
+        .version("1.0.0")
+        .description(Some(
+            "Takes in payment charges: one accepted request makes at most one charge at the provider. `/v1` only grows: \
+             clients must accept new fields, and new values of every string with `x-extensible-enum`.",
+        ))
+        .license(Some(
+            LicenseBuilder::new()
+                .name("MIT OR Apache-2.0")
+                .identifier(Some("MIT OR Apache-2.0"))
+                .build(),
+        ));
+    let paths = PathsBuilder::new()
+        .path(
+            "/v1/charges",
+            PathItem::new(HttpMethod::Post, create_charge()),
+        )
+        .path(
+            "/v1/charges/{id}",
+            PathItem::new(HttpMethod::Get, get_charge()),
+        );
+    OpenApiBuilder::new()
+        .info(info)
+        .servers(Some([ServerBuilder::new()
+            .url("/")
+            .description(Some("The service that serves this document."))
+            .build()]))
+        .paths(paths)
+        .components(Some(components()))
+        .tags(Some([TagBuilder::new()
+            .name(CHARGES)
+            .description(Some("Payments: taken in once, then carried out."))
+            .build()]))
+        .build()
+}
+
+fn components() -> Components {
+    let mut create = CreateCharge::schema();
+    if let RefOr::T(Schema::Object(object)) = &mut create {
+        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+    }
+    let mut schemas = vec![
+        (CreateCharge::name().into_owned(), create),
+        (ChargeBody::name().into_owned(), ChargeBody::schema()),
+        (Problem::name().into_owned(), Problem::schema()),
+    ];
+    ChargeBody::schemas(&mut schemas);
+    Problem::schemas(&mut schemas);
+    let api_key = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "An API key of the service's mode: `payonce_test_…` or `payonce_live_…`. It names the merchant, and may write or only read.",
+        ))
+        .build();
+    ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme(API_KEY, SecurityScheme::Http(api_key))
+        .build()
+}
+
+fn create_charge() -> Operation {
+    let created = charge("Accepted: the charge is stored and will be carried out. Accepted is not paid: read the charge until its `status` is no longer `in_progress`.")
+        .header("Location", location());
+    let replayed = charge("A duplicate: the same key and the same meaning. Nothing new was made; the charge as it stands now.")
+        .header("Location", location())
+        .header("Idempotent-Replayed", text_header("`true` on every answer to a duplicate, and on no other.", "true"));
+    let operation = OperationBuilder::new()
+        .operation_id(Some("create_charge"))
+        .tag(CHARGES)
+        .summary(Some("Make a charge, once"))
+        .description(Some(
+            "The first request with a key makes the charge (202). Every other one with the same key and the same meaning is \
+             answered with that charge (200). The same key with another meaning is refused. Safe to repeat for ever.",
+        ))
+        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+        .parameter(idempotency_key())
+        .parameter(request_id())
+        .request_body(Some(charge_request()))
+        .response("202", created.build())
+        .response("200", replayed.build());
+    let codes = [
+        Code::IdempotencyKeyMissing,
+        Code::IdempotencyKeyInvalid,
+        Code::MalformedJson,
+        Code::Forbidden,
+        Code::RequestTimeout,
+        Code::PayloadTooLarge,
+        Code::UnsupportedMediaType,
+        Code::InvalidRequest,
+        Code::IdempotencyKeyReused,
+        Code::Overloaded,
+        Code::AcceptanceUnknown,
+    ];
+    with_problems(operation, &codes).build()
+}
+
+fn get_charge() -> Operation {
+    let id = ParameterBuilder::new()
+        .name("id")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some("The charge's id."))
+        .schema(Some(text().pattern(Some("^chg_[0-9a-f]{32}$"))))
+        .example(Some(json!("chg_03510a50e711533aba21e1dd9ddf20be")));
+    let operation = OperationBuilder::new()
+        .operation_id(Some("get_charge"))
+        .tag(CHARGES)
+        .summary(Some("Read a charge"))
+        .description(Some("The charge as it stands now."))
+        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+        .parameter(id)
+        .parameter(request_id())
+        .response("200", charge("The charge.").build());
+    with_problems(operation, &[Code::NotFound]).build()
+}
+
+/// Adds one response for each status that the codes have.
+fn with_problems(operation: OperationBuilder, codes: &[Code]) -> OperationBuilder {
+    let mut codes: Vec<Code> = codes.iter().chain(OF_ANY).copied().collect();
+    codes.sort_by_key(|code| code.status());
+    codes
+        .chunk_by(|a, b| a.status() == b.status())
+        .fold(operation, |operation, codes| {
+            let status = codes[0].status();
+            operation.response(status.as_str(), problem(codes))
+        })
+}
+
+fn problem(codes: &[Code]) -> Response {
+    let told = codes
+        .iter()
+        .map(|code| format!("`{}`: {}.", code.as_str(), code.title()))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name(PROBLEM)))
+        .build();
+    let response = ResponseBuilder::new()
+        .description(told)
+        .content("application/problem+json", content)
+        .header("X-Request-Id", request_id_header());
+    match codes[0].status().as_u16() {
+        401 => response.header(
+            "WWW-Authenticate",
+            text_header("The scheme to use.", "Bearer"),
+        ),
+        429 | 503 => response.header("Retry-After", retry_after()),
+        _ => response,
+    }
+    .build()
+}
+
+fn charge(description: &str) -> ResponseBuilder {
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name(CHARGE)))
+        .build();
+    ResponseBuilder::new()
+        .description(description)
+        .content("application/json", content)
+        .header("X-Request-Id", request_id_header())
+}
+
+fn charge_request() -> RequestBody {
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("CreateCharge")))
+        .build();
+    RequestBodyBuilder::new()
+        .description(Some("One JSON object in UTF-8 of up to 65536 bytes."))
+        .required(Some(Required::True))
+        .content("application/json", content)
+        .build()
+}
+
+fn idempotency_key() -> Parameter {
+    ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::True)
+        .description(Some(
+            "One key for each purchase, made and kept by the caller and sent with every retry: a new key is a new charge. \
+             Visible ASCII characters other than the quotation mark, the backslash and the comma. Never make one for each attempt.",
+        ))
+        .schema(Some(
+            text()
+                .min_length(Some(1))
+                .max_length(Some(255))
+                .pattern(Some(r"^[!#-+\-.-\[\]-~]{1,255}$")),
+        ))
+        .example(Some(json!("order-42")))
+        .build()
+}
+
+fn request_id() -> Parameter {
+    ParameterBuilder::new()
+        .name("X-Request-Id")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "The caller's own name for this request; echoed. Made if absent or not sane.",
+        ))
+        .schema(Some(text().min_length(Some(1)).max_length(Some(128))))
+        .build()
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn location() -> Header {
+    text_header(
+        "The charge's address.",
+        "/v1/charges/chg_03510a50e711533aba21e1dd9ddf20be",
+    )
+}
+
+fn request_id_header() -> Header {
+    text_header("Names this request in the service's log.", "req-7")
+}
+
+fn text_header(description: &str, example: &str) -> Header {
+    HeaderBuilder::new()
+        .schema(Some(Object::with_type(Type::String)))
+        .description(Some(description))
+        .example(Some(json!(example)))
+        .build()
+}
+
+fn retry_after() -> Header {
+    HeaderBuilder::new()
+        .schema(Some(
+            ObjectBuilder::new()
+                .schema_type(Type::Integer)
+                .minimum(Some(0)),
+        ))
+        .description(Some(
+            "Whole seconds to wait before the same request is sent again.",
+        ))
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Run with `UPDATE_OPENAPI=1` to write the file.
+    #[test]
+    fn the_committed_document_is_what_the_code_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/openapi.json");
+        if std::env::var_os("UPDATE_OPENAPI").is_some() {
+            std::fs::write(path, document()).unwrap();
+            return;
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), document());
+    }
+
+    #[test]
+    fn the_documented_fields_of_a_request_are_those_that_are_read() {
+        let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+        let schema = &document["components"]["schemas"]["CreateCharge"];
+        let mut documented: Vec<&String> =
+            schema["properties"].as_object().unwrap().keys().collect();
+        let mut read = crate::http::body::FIELDS.to_vec();
+        documented.sort();
+        read.sort_unstable();
+        assert_eq!(documented, read);
+        assert_eq!(schema["additionalProperties"], json!(false));
+    }
+}
