@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod clock;
+pub mod config;
 pub mod db;
 pub mod domain;
 pub mod embedded_postgres;

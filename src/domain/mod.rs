@@ -1,6 +1,7 @@
 //! The rules, pure: no I/O, no clock, no randomness of its own. Everything here can be called by a test or a model as
 //! the service calls it.
 
+pub mod api_key;
 pub mod charge;
 pub mod idempotency;
 pub mod ids;
