@@ -1,10 +1,15 @@
 //! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits.
 
+pub mod api_keys;
 pub mod attempt;
+pub mod charge_events;
 pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod intake;
+pub mod merchants;
+pub mod migrations;
+pub mod outbox;
 pub mod session;
 
 use crate::domain::ids::ChargeId;
