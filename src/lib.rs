@@ -1,8 +1,11 @@
 //! payonce takes in payment charges and hands each to the provider at most once.
 
+pub mod app;
 pub mod batch;
+pub mod cli;
 pub mod clock;
 pub mod completion;
+pub mod config;
 pub mod db;
 pub mod domain;
 pub mod embedded_postgres;
@@ -11,5 +14,7 @@ pub mod intake;
 pub mod provider;
 pub mod random;
 pub mod reconciler;
+pub mod shutdown;
 pub mod simulator;
+pub mod telemetry;
 pub mod worker;

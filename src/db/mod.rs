@@ -3,11 +3,14 @@
 
 pub mod api_keys;
 pub mod attempt;
+pub mod charge_events;
 pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod intake;
 pub mod merchants;
+pub mod migrations;
+pub mod outbox;
 pub mod reconcile;
 pub mod schema;
 pub mod session;

@@ -1,0 +1,102 @@
+//! `payonce merchants`.
+
+use clap::Subcommand;
+use sqlx::postgres::PgConnection;
+
+use super::database;
+use super::output::{self, Hinted, table, time};
+use super::settings::Settings;
+use crate::db::merchants;
+use crate::domain::ids::MerchantId;
+use crate::random::Random;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Merchants {
+    /// Make a merchant and print its id.
+    Create {
+        /// 1 to 100 characters; commands name the merchant by it.
+        #[arg(value_parser = name)]
+        name: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// List all merchants.
+    List {
+        #[command(flatten)]
+        settings: Settings,
+    },
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let sane = (1..=100).contains(&text.chars().count())
+        && !text.chars().any(char::is_control)
+        && text.trim() == text;
+    if sane {
+        Ok(text.to_owned())
+    } else {
+        Err("a name has 1 to 100 characters, none of them a control character, and no blank at either end".to_owned())
+    }
+}
+
+impl Merchants {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Create { name, settings } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                create(&mut connection, &name, &Random::from_os()).await
+            }
+            Self::List { settings } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                list(&mut connection).await
+            }
+        }
+    }
+}
+
+async fn create(connection: &mut PgConnection, name: &str, random: &Random) -> anyhow::Result<()> {
+    let merchant = MerchantId::from_uuid(random.uuid());
+    if !merchants::insert(connection, merchant, name).await? {
+        return Err(Hinted::new(
+            format!("there is a merchant `{name}` already"),
+            "`payonce merchants list` shows all of them",
+        )
+        .into());
+    }
+    output::data(&merchant.to_string())?;
+    output::message(format_args!(
+        "made the merchant `{name}`; give it a key with `payonce api-keys create --merchant '{name}'`"
+    ));
+    Ok(())
+}
+
+async fn list(connection: &mut PgConnection) -> anyhow::Result<()> {
+    let rows: Vec<[String; 4]> = merchants::list(connection)
+        .await?
+        .into_iter()
+        .map(|merchant| {
+            [
+                MerchantId::from_uuid(merchant.id).to_string(),
+                time(merchant.created_at),
+                merchant.disabled_at.map_or_else(
+                    || "active".to_owned(),
+                    |at| format!("disabled {}", time(at)),
+                ),
+                merchant.name,
+            ]
+        })
+        .collect();
+    output::data(&table(["id", "created", "state", "name"], &rows))
+}
+
+/// The merchant of that name.
+pub(super) async fn find(connection: &mut PgConnection, name: &str) -> anyhow::Result<MerchantId> {
+    merchants::find_by_name(connection, name)
+        .await?
+        .ok_or_else(|| {
+            Hinted::new(
+                format!("there is no merchant `{name}`"),
+                format!("`payonce merchants list` shows all; `payonce merchants create '{name}'` makes it"),
+            )
+            .into()
+        })
+}

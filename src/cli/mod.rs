@@ -1,0 +1,92 @@
+//! The command line: data to stdout, messages to stderr, a hint after an error.
+//!
+//! Exit codes: 0 done, 1 failed, 2 not understood, 130 and 143 ended by a second signal.
+
+mod api_keys;
+mod charges;
+mod config;
+mod database;
+mod dev;
+mod merchants;
+mod migrate;
+mod openapi;
+mod output;
+mod serve;
+mod settings;
+mod simulator;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use self::dev::DevOptions;
+pub use self::serve::{Role, ServeOptions};
+pub use self::simulator::SimulatorOptions;
+
+/// Takes payment charges in and hands each to the provider at most once.
+#[derive(Debug, Parser)]
+#[command(name = "payonce", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything in one process, on a private Postgres and a simulated provider.
+    Dev(DevOptions),
+    /// Run a production process.
+    Serve(serve::Serve),
+    /// Bring the database to this release's schema; safe to run from several processes at once.
+    Migrate(migrate::Migrate),
+    /// Print the `OpenAPI` document.
+    Openapi,
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Make and list merchants.
+    #[command(subcommand)]
+    Merchants(merchants::Merchants),
+    /// Make, revoke and list API keys.
+    #[command(subcommand)]
+    ApiKeys(api_keys::ApiKeys),
+    /// Look at charges.
+    #[command(subcommand)]
+    Charges(charges::Charges),
+    /// Run the simulated provider alone.
+    Simulator(SimulatorOptions),
+}
+
+/// Runs the command, and tells what went wrong if it fails.
+pub fn run(cli: Cli) -> ExitCode {
+    let done = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(Box::pin(cli.command.run())));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::failure(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Command {
+    async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Dev(options) => dev::run(options).await,
+            Self::Serve(command) => command.run().await,
+            Self::Migrate(command) => command.run().await,
+            Self::Openapi => openapi::run(),
+            Self::Config(command) => command.run(),
+            Self::Merchants(command) => command.run().await,
+            Self::ApiKeys(command) => command.run().await,
+            Self::Charges(command) => command.run().await,
+            Self::Simulator(options) => simulator::run(options).await,
+        }
+    }
+}

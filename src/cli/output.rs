@@ -1,0 +1,110 @@
+//! Where commands write. A reader that closes the pipe early (`| head`) is no failure.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// What was asked for: to stdout, a line break at its end.
+pub(super) fn data(text: &str) -> anyhow::Result<()> {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let mut stdout = io::stdout().lock();
+    match write!(stdout, "{text}{end}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What a person should know besides: to stderr.
+pub(super) fn message(text: impl fmt::Display) {
+    // Nobody is there to be told that nobody can be told.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// What went wrong, why, and what to do.
+pub(super) fn failure(error: &anyhow::Error) {
+    message(format_args!("error: {error:#}"));
+    if let Some(hinted) = error.downcast_ref::<Hinted>() {
+        message(format_args!("hint: {}", hinted.hint));
+    }
+}
+
+/// An error, or the context of one, with what to do about it.
+#[derive(Debug)]
+pub(super) struct Hinted {
+    problem: String,
+    hint: String,
+}
+
+impl Hinted {
+    pub(super) fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for Hinted {}
+
+pub(super) fn time(at: OffsetDateTime) -> String {
+    at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
+}
+
+/// Columns as wide as their widest cell, the last one as it is.
+pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .chain([head[column].len()])
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |cells: &[String; N]| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let head = line(&head.map(str::to_uppercase));
+    rows.iter()
+        .map(line)
+        .fold(head, |table, line| table + &line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_nothing_trails() {
+        let rows = [
+            ["a".to_owned(), "long".to_owned()],
+            ["bbbb".to_owned(), String::new()],
+        ];
+        assert_eq!(
+            table(["id", "name"], &rows),
+            "ID    NAME\na     long\nbbbb\n"
+        );
+    }
+
+    #[test]
+    fn a_hint_is_found_on_an_error_and_on_its_context() {
+        let plain = anyhow::Error::from(Hinted::new("no", "do"));
+        let context = anyhow::anyhow!("cause").context(Hinted::new("no", "do"));
+        for error in [plain, context] {
+            assert_eq!(error.downcast_ref::<Hinted>().unwrap().hint, "do");
+            assert!(format!("{error:#}").starts_with("no"));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `payonce serve`.
+
+use clap::{Args, ValueEnum};
+
+use super::settings::{Settings, hinted};
+use crate::config::Roles;
+use crate::{app, telemetry};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Take charges in.
+    Api,
+    /// Hand them to the provider.
+    Worker,
+    /// Look after what is stuck or unclear.
+    Reconciler,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// What this process does; everything if left out.
+    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
+    pub(super) only: Vec<Role>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServeOptions {
+    pub roles: Roles,
+}
+
+impl Serve {
+    pub(super) fn options(&self) -> ServeOptions {
+        let does = |role| self.only.is_empty() || self.only.contains(&role);
+        ServeOptions {
+            roles: Roles {
+                api: does(Role::Api),
+                worker: does(Role::Worker),
+                reconciler: does(Role::Reconciler),
+            },
+        }
+    }
+
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let options = self.options();
+        let config = self.settings.load()?;
+        config
+            .check_for(options.roles)
+            .map_err(|errors| hinted(&errors))?;
+        telemetry::init(&config.log)?;
+        app::serve(config, options).await
+    }
+}

@@ -1,0 +1,75 @@
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split(' '))
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn dev_has_the_published_defaults() {
+    let Command::Dev(options) = parse("payonce dev").unwrap().command else {
+        panic!("not dev");
+    };
+    assert_eq!(
+        options,
+        DevOptions {
+            port: 8080,
+            data_dir: ".payonce".into(),
+            simulator_port: None,
+        }
+    );
+}
+
+#[test]
+fn serve_does_everything_or_what_it_is_told() {
+    let roles = |line| match parse(line).unwrap().command {
+        Command::Serve(serve) => serve.options().roles,
+        _ => panic!("not serve"),
+    };
+    assert_eq!(roles("payonce serve"), crate::config::Roles::ALL);
+    let some = roles("payonce serve --only api,reconciler --config x.toml");
+    assert!(some.api && some.reconciler && !some.worker);
+    let error = parse("payonce serve --only web").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidValue);
+}
+
+#[test]
+fn the_published_commands_are_understood() {
+    for line in [
+        "payonce migrate --config x.toml",
+        "payonce openapi",
+        "payonce config check",
+        "payonce merchants create acme",
+        "payonce merchants list",
+        "payonce api-keys create --merchant acme",
+        "payonce api-keys create --merchant acme --scope read --mode live",
+        "payonce api-keys revoke 67e55044-10b1-426f-9247-bb680e5fe0c8",
+        "payonce api-keys list --merchant acme",
+        "payonce simulator --port 0 --state-dir x",
+        "payonce charges show chg_03510a50e711533aba21e1dd9ddf20be --json",
+    ] {
+        assert!(parse(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_refused_with_exit_code_2() {
+    for line in [
+        "payonce",
+        "payonce sreve",
+        "payonce charges show order-42",
+        "payonce api-keys create",
+        "payonce api-keys revoke x",
+        "payonce merchants create \t",
+        "payonce dev --port 65536",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The configuration: `defaults.toml`, which documents every key, under a file, under the environment.
+//!
+//! Nothing starts with limits that contradict each other: [`Config::check`] names every fault at once, with its mend.
+//! Secrets are shown nowhere, in no error and in no output.
+
+mod check;
+mod error;
+mod load;
+mod sections;
+mod show;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use serde::Serialize;
+
+pub use self::error::{ConfigError, ConfigErrors};
+pub use self::load::Sources;
+pub use self::sections::{
+    Admin, Database, Http, Idempotency, Intake, Log, LogFormat, Provider, Reconciler, Stripe,
+    Worker,
+};
+pub use self::values::{DatabaseUrl, InvalidDatabaseUrl, Secret};
+
+use crate::batch::BatchLimits;
+use crate::db::session::SessionLimits;
+use crate::domain::retry::RetryPolicy;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Config {
+    pub database: Database,
+    pub http: Http,
+    pub admin: Admin,
+    pub intake: Intake,
+    pub worker: Worker,
+    pub reconciler: Reconciler,
+    pub idempotency: Idempotency,
+    pub provider: Provider,
+    pub log: Log,
+}
+
+/// What one process of `serve` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    pub api: bool,
+    pub worker: bool,
+    pub reconciler: bool,
+}
+
+impl Roles {
+    pub const ALL: Self = Self {
+        api: true,
+        worker: true,
+        reconciler: true,
+    };
+
+    /// Whether it calls the provider.
+    pub fn calls_the_provider(self) -> bool {
+        self.worker || self.reconciler
+    }
+}
+
+impl Config {
+    /// Reads the sources. What each value says is sound by itself then; [`Config::check`] compares them.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
+        load::load(sources)
+    }
+
+    /// Whether the values fit together.
+    pub fn check(&self) -> Result<(), ConfigErrors> {
+        check::relations(self)
+    }
+
+    /// As [`Config::check`], and whether everything is there that `serve` needs in these roles.
+    pub fn check_for(&self, roles: Roles) -> Result<(), ConfigErrors> {
+        check::serving(self, roles)
+    }
+
+    /// What `serve` needs in these roles and nobody has set.
+    pub fn missing_for(&self, roles: Roles) -> Vec<ConfigError> {
+        check::missing(self, roles)
+    }
+
+    /// What is in force, as TOML with dotted keys; secrets masked.
+    pub fn effective(&self) -> String {
+        show::effective(self)
+    }
+}
+
+impl Database {
+    pub fn session_limits(&self) -> SessionLimits {
+        SessionLimits {
+            statement_timeout: self.statement_timeout,
+            lock_timeout: self.lock_timeout,
+            connect_timeout: self.connect_timeout,
+        }
+    }
+}
+
+impl Intake {
+    pub fn batch_limits(&self) -> BatchLimits {
+        BatchLimits {
+            queue: self.queue,
+            items: self.batch_items,
+            bytes: self.batch_bytes,
+            give_up_after: self.give_up_after,
+        }
+    }
+}
+
+impl Worker {
+    /// The most bytes a batch of outcomes takes; an outcome is small, so the number of items ends a batch first.
+    const BATCH_BYTES: usize = 1 << 20;
+
+    /// The limits of each of its batchers: a job waits in one of them at a time, so no more than permits do.
+    pub fn batch_limits(&self) -> BatchLimits {
+        BatchLimits {
+            queue: self.permits.max(self.batch_items),
+            items: self.batch_items,
+            bytes: Self::BATCH_BYTES,
+            give_up_after: self.completion_timeout,
+        }
+    }
+
+    pub fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy {
+            base: self.retry_base,
+            cap: self.retry_cap,
+            slow_base: self.slow_base,
+            slow_cap: self.slow_cap,
+        }
+    }
+}

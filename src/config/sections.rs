@@ -1,0 +1,150 @@
+//! The sections, as `defaults.toml` documents them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::values::{self, DatabaseUrl, Secret, mode, span};
+use crate::domain::api_key::Mode;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    #[serde(deserialize_with = "values::database_url")]
+    pub url: Option<DatabaseUrl>,
+    pub pool_size: u32,
+    #[serde(with = "span")]
+    pub statement_timeout: Duration,
+    #[serde(with = "span")]
+    pub lock_timeout: Duration,
+    #[serde(with = "span")]
+    pub connect_timeout: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    pub max_connections: usize,
+    #[serde(with = "span")]
+    pub header_timeout: Duration,
+    #[serde(with = "span")]
+    pub request_timeout: Duration,
+    #[serde(with = "span")]
+    pub acceptance_timeout: Duration,
+    pub max_body_bytes: usize,
+    #[serde(with = "span")]
+    pub shutdown_grace: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    pub listen: SocketAddr,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Intake {
+    pub queue: usize,
+    pub batchers: usize,
+    pub batch_items: usize,
+    pub batch_bytes: usize,
+    #[serde(with = "span")]
+    pub give_up_after: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Worker {
+    pub permits: usize,
+    #[serde(with = "span")]
+    pub lease: Duration,
+    #[serde(with = "span")]
+    pub poll_interval: Duration,
+    #[serde(with = "span")]
+    pub take_back_interval: Duration,
+    #[serde(with = "span")]
+    pub slack: Duration,
+    #[serde(with = "span")]
+    pub retry_base: Duration,
+    #[serde(with = "span")]
+    pub retry_cap: Duration,
+    #[serde(with = "span")]
+    pub slow_base: Duration,
+    #[serde(with = "span")]
+    pub slow_cap: Duration,
+    #[serde(with = "span")]
+    pub action_expiry: Duration,
+    pub batch_items: usize,
+    #[serde(with = "span")]
+    pub completion_timeout: Duration,
+    pub breaker_threshold: u32,
+    #[serde(with = "span")]
+    pub breaker_base: Duration,
+    #[serde(with = "span")]
+    pub breaker_cap: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reconciler {
+    #[serde(with = "span")]
+    pub threshold: Duration,
+    #[serde(with = "span")]
+    pub interval: Duration,
+    pub batch: u32,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Idempotency {
+    #[serde(with = "span")]
+    pub retention: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    #[serde(with = "mode")]
+    pub mode: Mode,
+    pub account: String,
+    pub stripe: Stripe,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stripe {
+    pub base_url: String,
+    #[serde(deserialize_with = "values::secret")]
+    pub secret_key: Option<Secret>,
+    #[serde(deserialize_with = "values::secrets")]
+    pub webhook_secrets: Vec<Secret>,
+    pub api_version: String,
+    #[serde(with = "span")]
+    pub timeout: Duration,
+    #[serde(with = "span")]
+    pub connect_timeout: Duration,
+    #[serde(with = "span")]
+    pub key_window: Duration,
+    #[serde(with = "span")]
+    pub key_window_margin: Duration,
+    pub pool_idle: usize,
+    pub find_pages: usize,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Auto,
+    Pretty,
+    Json,
+}

@@ -1,0 +1,367 @@
+use std::time::Duration;
+
+use super::*;
+
+fn load(environment: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    Config::load(&sources(environment))
+}
+
+fn sources(environment: &[(&str, &str)]) -> Sources {
+    Sources {
+        environment: environment
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        ..Sources::default()
+    }
+}
+
+fn with_file(text: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    let name = format!(
+        "payonce-config-{}-{}.toml",
+        std::process::id(),
+        crate::random::Random::from_os().uuid()
+    );
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text).unwrap();
+    let loaded = Config::load(&Sources {
+        file: Some(path.clone()),
+        ..sources(environment)
+    });
+    std::fs::remove_file(path).unwrap();
+    loaded
+}
+
+/// The keys that are at fault once `environment` is in force.
+fn faulty(environment: &[(&str, &str)]) -> Vec<String> {
+    match load(environment).and_then(|config| config.check()) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.0.into_iter().map(|error| error.key).collect(),
+    }
+}
+
+#[test]
+fn the_defaults_are_sound() {
+    let config = load(&[]).unwrap();
+    assert_eq!(config.check(), Ok(()));
+    assert_eq!(config.http.listen.port(), 8080);
+    assert_eq!(config.idempotency.retention, Duration::from_hours(720));
+    assert!(config.database.url.is_none());
+    assert!(config.provider.stripe.secret_key.is_none());
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_the_file_over_the_defaults() {
+    let file = "[worker]\npermits = 7\nlease = \"4m\"\n[http]\nlisten = \"[::1]:1\"\n";
+    let config = with_file(file, &[("PAYONCE__WORKER__LEASE", "5m")]).unwrap();
+    assert_eq!(config.worker.permits, 7);
+    assert_eq!(config.worker.lease, Duration::from_mins(5));
+    assert_eq!(config.http.listen.port(), 1);
+    assert_eq!(config.worker.batch_items, 256);
+    let overridden =
+        sources(&[("PAYONCE__HTTP__LISTEN", "127.0.0.1:2")]).with("http.listen", "127.0.0.1:3");
+    assert_eq!(Config::load(&overridden).unwrap().http.listen.port(), 3);
+}
+
+#[test]
+fn our_own_variable_wins_over_the_common_one() {
+    let common = ("DATABASE_URL", "postgres://a@common/x");
+    let own = ("PAYONCE__DATABASE__URL", "postgres://a@own/x");
+    for (environment, host) in [
+        (vec![common], "common"),
+        (vec![common, own], "own"),
+        (vec![own, common], "own"),
+    ] {
+        let url = load(&environment).unwrap().database.url.unwrap();
+        assert_eq!(url.options().get_host(), host);
+    }
+    let quiet = load(&[("RUST_LOG", "debug"), ("DATABASE_URL", "")]).unwrap();
+    assert_eq!(quiet.log.filter, "debug");
+    assert!(quiet.database.url.is_none());
+}
+
+#[test]
+fn a_key_that_does_not_exist_is_refused_by_name_wherever_it_stands() {
+    let errors = with_file(
+        "colour = 1\n[worker]\nleese = \"4m\"\n[http.listen]\nport = 3\n",
+        &[
+            ("PAYONCE__HTPP__LISTEN", "x"),
+            ("PAYONCE__WORKER__PERMIT", "1"),
+            ("PAYONCE_PG_BIN", "/x"),
+        ],
+    )
+    .unwrap_err();
+    let keys: Vec<&str> = errors.0.iter().map(|error| error.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "colour",
+            "http.listen.port",
+            "worker.leese",
+            "PAYONCE__HTPP__LISTEN",
+            "PAYONCE__WORKER__PERMIT"
+        ]
+    );
+    assert!(
+        errors.to_string().contains("[worker] has action_expiry"),
+        "{errors}"
+    );
+    assert!(errors.to_string().contains("provider.stripe"), "{errors}");
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_its_key() {
+    for (name, value, key) in [
+        ("PAYONCE__WORKER__LEASE", "30", "worker.lease"),
+        ("PAYONCE__WORKER__LEASE", "soon", "worker.lease"),
+        ("PAYONCE__WORKER__PERMITS", "-1", "worker.permits"),
+        ("PAYONCE__HTTP__LISTEN", "8080", "http.listen"),
+        ("PAYONCE__PROVIDER__MODE", "Live", "provider.mode"),
+        (
+            "PAYONCE__PROVIDER__STRIPE__TIMEOUT",
+            "",
+            "provider.stripe.timeout",
+        ),
+        ("PAYONCE__LOG__FORMAT", "xml", "log.format"),
+        ("DATABASE_URL", "mysql://a:hunter2@b/c", "database.url"),
+    ] {
+        let errors = load(&[(name, value)]).unwrap_err();
+        assert_eq!(errors.0.len(), 1, "{errors}");
+        assert_eq!(errors.0[0].key, key, "{errors}");
+        assert!(!errors.to_string().contains("hunter2"), "{errors}");
+    }
+    assert_eq!(
+        faulty(&[
+            ("PAYONCE__WORKER__LEASE", "1"),
+            ("PAYONCE__HTTP__LISTEN", "x"),
+            ("PAYONCE__X", "")
+        ]),
+        ["PAYONCE__X", "http.listen", "worker.lease"]
+    );
+}
+
+#[test]
+fn durations_are_read_and_shown_with_their_unit() {
+    for (text, milliseconds) in [
+        ("250ms", 250),
+        ("30s", 30_000),
+        ("5m", 300_000),
+        ("24h", 86_400_000),
+        ("720h", 2_592_000_000),
+        ("90s", 90_000),
+    ] {
+        let config = load(&[("PAYONCE__WORKER__SLOW_CAP", text)]).unwrap();
+        assert_eq!(config.worker.slow_cap, Duration::from_millis(milliseconds));
+        assert!(
+            config
+                .effective()
+                .contains(&format!("worker.slow_cap = {text:?}\n")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_shown_can_be_given_back_as_a_file() {
+    let shown = load(&[]).unwrap().effective();
+    assert_eq!(with_file(&shown, &[]).unwrap().effective(), shown);
+}
+
+/// Goal: no output of ours holds a secret, whatever is wrong with the configuration.
+#[test]
+fn secrets_are_shown_nowhere() {
+    let config = load(&[
+        (
+            "DATABASE_URL",
+            "postgres://payonce:hunter2@db:5433/books?password=hunter2",
+        ),
+        ("PAYONCE__PROVIDER__STRIPE__SECRET_KEY", "sk_live_hunter2"),
+        (
+            "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
+            "whsec_hunter2, whsec_hunter2b",
+        ),
+    ])
+    .unwrap();
+    assert_eq!(
+        config.provider.stripe.webhook_secrets[1].reveal(),
+        "whsec_hunter2b"
+    );
+    let errors = config.check().unwrap_err();
+    let effective = config.effective();
+    for shown in [format!("{config:?}"), effective.clone(), errors.to_string()] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    assert!(
+        effective.contains("database.url = \"postgres://payonce@db:5433/books\""),
+        "{effective}"
+    );
+    assert!(
+        effective.contains("provider.stripe.webhook_secrets = [\"***\",\"***\"]"),
+        "{effective}"
+    );
+    for broken in [
+        "[provider.stripe]\nsecret_key = sk_hunter2\n",
+        "[provider.stripe]\nsecret_key = \"sk_hunter2\n",
+        "[provider.stripe]\nsecret_key = { a = \"hunter2\" }\n",
+        "[provider.stripe]\nsecret_key = [\"hunter2\"]\n",
+        "[provider.stripe]\nwebhook_secrets = { hunter = \"hunter2\" }\n",
+    ] {
+        let errors = with_file(broken, &[]).unwrap_err();
+        assert!(!errors.to_string().contains("hunter2"), "{errors}");
+    }
+    let one = with_file(
+        "[provider.stripe]\nwebhook_secrets = \"whsec_a,whsec_b\"\n",
+        &[],
+    )
+    .unwrap();
+    assert_eq!(one.provider.stripe.webhook_secrets.len(), 2);
+}
+
+const KEY: &str = "PAYONCE__PROVIDER__STRIPE__SECRET_KEY";
+const BASE: &str = "PAYONCE__PROVIDER__STRIPE__BASE_URL";
+
+/// Settings that break one relation, and the key that is told.
+const RELATIONS: &[(&[(&str, &str)], &str)] = &[
+    (&[("PAYONCE__WORKER__LEASE", "155s")], "worker.lease"),
+    (
+        &[("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "80s")],
+        "worker.lease",
+    ),
+    (
+        &[("PAYONCE__WORKER__POLL_INTERVAL", "0s")],
+        "worker.poll_interval",
+    ),
+    (&[("PAYONCE__WORKER__PERMITS", "0")], "worker.permits"),
+    (
+        &[("PAYONCE__WORKER__RETRY_CAP", "1ms")],
+        "worker.retry_base",
+    ),
+    (&[("PAYONCE__WORKER__SLOW_CAP", "1s")], "worker.slow_base"),
+    (
+        &[("PAYONCE__WORKER__BREAKER_CAP", "1ms")],
+        "worker.breaker_base",
+    ),
+    (
+        &[("PAYONCE__WORKER__BREAKER_THRESHOLD", "0")],
+        "worker.breaker_threshold",
+    ),
+    (
+        &[("PAYONCE__RECONCILER__INTERVAL", "0s")],
+        "reconciler.interval",
+    ),
+    (&[("PAYONCE__RECONCILER__BATCH", "0")], "reconciler.batch"),
+    (
+        &[("PAYONCE__INTAKE__BATCH_ITEMS", "4097")],
+        "intake.batch_items",
+    ),
+    (&[("PAYONCE__INTAKE__BATCHERS", "0")], "intake.batchers"),
+    (
+        &[("PAYONCE__DATABASE__POOL_SIZE", "0")],
+        "database.pool_size",
+    ),
+    (
+        &[("PAYONCE__DATABASE__STATEMENT_TIMEOUT", "5s")],
+        "database.statement_timeout",
+    ),
+    (
+        &[("PAYONCE__DATABASE__LOCK_TIMEOUT", "0s")],
+        "database.lock_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__ACCEPTANCE_TIMEOUT", "4s")],
+        "intake.give_up_after",
+    ),
+    (
+        &[("PAYONCE__HTTP__REQUEST_TIMEOUT", "9s")],
+        "http.acceptance_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_BODY_BYTES", "65537")],
+        "http.max_body_bytes",
+    ),
+    (
+        &[("PAYONCE__HTTP__LISTEN", "127.0.0.1:9090")],
+        "admin.listen",
+    ),
+    (
+        &[("PAYONCE__IDEMPOTENCY__RETENTION", "23h")],
+        "provider.stripe.key_window",
+    ),
+    (
+        &[("PAYONCE__PROVIDER__STRIPE__KEY_WINDOW_MARGIN", "24h")],
+        "provider.stripe.key_window_margin",
+    ),
+    (&[("PAYONCE__PROVIDER__ACCOUNT", "")], "provider.account"),
+    (&[("PAYONCE__LOG__FILTER", "payonce=loud")], "log.filter"),
+    (&[(KEY, "sk_live_x")], "provider.mode"),
+    (
+        &[(KEY, "rk_test_x"), ("PAYONCE__PROVIDER__MODE", "live")],
+        "provider.mode",
+    ),
+    (&[(KEY, "pk_test_x")], "provider.stripe.secret_key"),
+    (&[(BASE, "http://example.com")], "provider.stripe.base_url"),
+    (
+        &[(BASE, "http://localhost.example.com")],
+        "provider.stripe.base_url",
+    ),
+    (&[(BASE, "api.stripe.com")], "provider.stripe.base_url"),
+];
+
+#[test]
+fn each_relation_is_checked() {
+    for (environment, key) in RELATIONS {
+        assert_eq!(faulty(environment), [*key], "{environment:?}");
+    }
+    for sound in [
+        [(KEY, "rk_test_x"), ("PAYONCE__WORKER__LEASE", "156s")],
+        [(BASE, "http://127.0.0.1:4242"), (KEY, "sk_test_x")],
+        [(BASE, "http://[::1]:4242"), (KEY, "")],
+        [
+            (BASE, "http://localhost:4242"),
+            ("PAYONCE__PROVIDER__MODE", "live"),
+        ],
+    ] {
+        assert!(faulty(&sound).is_empty(), "{sound:?}");
+    }
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let found = faulty(&[
+        ("PAYONCE__WORKER__LEASE", "1s"),
+        ("PAYONCE__HTTP__MAX_BODY_BYTES", "0"),
+        ("PAYONCE__INTAKE__QUEUE", "0"),
+    ]);
+    assert_eq!(
+        found,
+        [
+            "http.max_body_bytes",
+            "intake.queue",
+            "intake.batch_items",
+            "worker.lease"
+        ]
+    );
+}
+
+#[test]
+fn a_process_that_calls_the_provider_needs_its_key_and_each_needs_a_database() {
+    let config = load(&[]).unwrap();
+    let missing = |roles| -> Vec<String> {
+        config
+            .missing_for(roles)
+            .into_iter()
+            .map(|error| error.key)
+            .collect()
+    };
+    let api = Roles {
+        api: true,
+        worker: false,
+        reconciler: false,
+    };
+    assert_eq!(missing(api), ["database.url"]);
+    assert_eq!(
+        missing(Roles::ALL),
+        ["database.url", "provider.stripe.secret_key"]
+    );
+    assert!(config.check_for(api).is_err());
+}

@@ -1,0 +1,40 @@
+//! Reads what is left to do, for people. Claims, settlements and the rest have their own files.
+
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use super::DbError;
+use crate::domain::ids::ChargeId;
+
+/// The job of a charge, without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub id: i64,
+    pub kind: String,
+    pub payload_version: i16,
+    /// `ready`, `leased` or `parked`.
+    pub state: String,
+    /// How often it was claimed.
+    pub attempt: i32,
+    pub lease_until: Option<OffsetDateTime>,
+    pub run_at: OffsetDateTime,
+    pub last_error: Option<String>,
+}
+
+/// The job of a charge; a charge that has ended has none.
+pub async fn find(connection: &mut PgConnection, charge: ChargeId) -> Result<Option<Job>, DbError> {
+    let job = sqlx::query_as!(
+        Job,
+        r#"
+        SELECT id, kind, payload_version, state, attempt, lease_until, run_at, last_error
+        FROM outbox
+        WHERE charge_id = $1
+        ORDER BY id
+        LIMIT 1
+        "#,
+        charge.as_uuid(),
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(job)
+}
