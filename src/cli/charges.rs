@@ -40,7 +40,7 @@ impl Charges {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let Self::Show { id, json, settings } = self;
         let mut connection = database::connect(&settings.load()?).await?;
-        let charge = charges::find_all(&mut connection, &[id.as_uuid()])
+        let (charge, _) = charges::find_all(&mut connection, &[id.as_uuid()])
             .await?
             .pop()
             .ok_or_else(|| {

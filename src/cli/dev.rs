@@ -4,8 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use tokio_util::sync::CancellationToken;
+
+use super::output;
 use super::settings::Settings;
-use crate::{app, telemetry};
+use crate::app::dev::{Addresses, Dev, DevSetup};
+use crate::config::Sources;
+use crate::shutdown::Signals;
+use crate::telemetry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DevOptions {
@@ -21,6 +27,47 @@ pub struct DevOptions {
 }
 
 pub(super) async fn run(options: DevOptions) -> anyhow::Result<()> {
+    let sources = Sources::of_process(None);
     telemetry::init(&Settings::default().load()?.log)?;
-    app::dev(options).await
+    let shutdown = CancellationToken::new();
+    tokio::spawn(Signals::register()?.watch(shutdown.clone()));
+    let setup = DevSetup {
+        port: options.port,
+        simulator_port: options.simulator_port.unwrap_or(0),
+        data_dir: options.data_dir.clone(),
+        sources,
+        notice: |text| output::message(text),
+    };
+    let Some(dev) = shutdown
+        .run_until_cancelled(Dev::start(setup, shutdown.clone()))
+        .await
+    else {
+        return Ok(());
+    };
+    let dev = dev?;
+    output::data(&welcome(&dev.addresses, &options))?;
+    if dev.ended(shutdown).await? {
+        Ok(())
+    } else {
+        anyhow::bail!("something ended by itself; the log says what")
+    }
+}
+
+fn welcome(at: &Addresses, options: &DevOptions) -> String {
+    format!(
+        "payonce is ready.\n\
+         \n\
+         API        http://{api}   (document at /openapi.json)\n\
+         Simulator  http://{simulator}   (its ledger at /_sim/charges)\n\
+         Database   {database}\n\
+         Data       {data}\n\
+         \n\
+         Try it:\n\
+         curl -i http://{api}/v1/charges -H 'Authorization: Bearer po_dev_key' -H 'Idempotency-Key: order-42' \\\n  \
+         -H 'Content-Type: application/json' -d '{{\"amount\":1999,\"currency\":\"usd\",\"payment_method\":\"pm_card_visa\"}}'\n",
+        api = at.api,
+        simulator = at.simulator,
+        database = at.database,
+        data = options.data_dir.display(),
+    )
 }

@@ -1,12 +1,8 @@
 //! `payonce openapi`.
 
 use super::output;
+use crate::http::openapi;
 
 pub(super) fn run() -> anyhow::Result<()> {
-    output::data(&document()?)
-}
-
-/// The document of the HTTP interface.
-fn document() -> anyhow::Result<String> {
-    anyhow::bail!("not wired: openapi")
+    output::data(&openapi::document())
 }

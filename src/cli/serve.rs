@@ -2,8 +2,11 @@
 
 use clap::{Args, ValueEnum};
 
+use tokio_util::sync::CancellationToken;
+
 use super::settings::{Settings, hinted};
 use crate::config::Roles;
+use crate::shutdown::Signals;
 use crate::{app, telemetry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,6 +52,12 @@ impl Serve {
             .check_for(options.roles)
             .map_err(|errors| hinted(&errors))?;
         telemetry::init(&config.log)?;
-        app::serve(config, options).await
+        let shutdown = CancellationToken::new();
+        tokio::spawn(Signals::register()?.watch(shutdown.clone()));
+        if app::serve(&config, options.roles, shutdown).await? {
+            Ok(())
+        } else {
+            anyhow::bail!("something ended by itself; the log says what")
+        }
     }
 }

@@ -1,10 +1,16 @@
 //! `payonce simulator`.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use tokio_util::sync::CancellationToken;
 
+use super::output;
 use super::settings::Settings;
+use crate::clock::Clock;
+use crate::shutdown::Signals;
+use crate::simulator::Simulator;
 use crate::telemetry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -19,11 +25,14 @@ pub struct SimulatorOptions {
 
 pub(super) async fn run(options: SimulatorOptions) -> anyhow::Result<()> {
     telemetry::init(&Settings::default().load()?.log)?;
-    simulate(options).await
-}
-
-#[expect(clippy::unused_async, reason = "the wiring awaits")]
-async fn simulate(options: SimulatorOptions) -> anyhow::Result<()> {
-    drop(options);
-    anyhow::bail!("not wired: simulator")
+    let shutdown = CancellationToken::new();
+    tokio::spawn(Signals::register()?.watch(shutdown.clone()));
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let simulator = Simulator::bind(at, options.state_dir, Clock::system()).await?;
+    output::data(&format!(
+        "The simulator is ready at http://{}; its ledger is at /_sim/charges.\n",
+        simulator.local_addr()
+    ))?;
+    simulator.run(shutdown).await?;
+    Ok(())
 }

@@ -23,6 +23,15 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), MigrateError> {
     Ok(())
 }
 
+/// The newest migration that this release was built with.
+pub fn newest() -> i64 {
+    MIGRATOR
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or(0)
+}
+
 /// Versions of migrations that this release has and the database has not, in their order.
 pub async fn pending(connection: &mut PgConnection) -> Result<Vec<i64>, DbError> {
     // Not checked at compile time: the table is the migrator's, not the migrations'.

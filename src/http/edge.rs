@@ -18,14 +18,15 @@ use tower::{Layer, Service};
 
 use super::code::Code;
 use super::problem::{ApiError, Unwritten};
-use super::request_id::{self, RandomSource};
+use super::request_id;
+use crate::random::Random;
 
 /// The longest request target: room for any query of this API, and small enough to keep out of a log.
 const MOST_URI_LENGTH: usize = 8192;
 
 #[derive(Clone, Debug)]
 pub(super) struct EdgeLayer {
-    pub(super) random: RandomSource,
+    pub(super) random: Random,
 }
 
 impl<S> Layer<S> for EdgeLayer {
@@ -42,7 +43,7 @@ impl<S> Layer<S> for EdgeLayer {
 #[derive(Clone, Debug)]
 pub(super) struct Edge<S> {
     inner: S,
-    random: RandomSource,
+    random: Random,
 }
 
 impl<S> Service<Request> for Edge<S>

@@ -33,11 +33,11 @@ pub use charge_body::{ChargeBody, CreateCharge};
 pub use code::Code;
 pub use limits::HttpLimits;
 pub use problem::Problem;
-pub use request_id::RandomSource;
 pub use server::{ServerLimits, serve};
 
 use crate::domain::request::ProviderRules;
 use crate::intake::Intake;
+use crate::random::Random;
 use auth::Authenticator;
 use problem::ApiError;
 
@@ -54,7 +54,7 @@ pub struct HttpParts {
     pub dev: bool,
     /// The newest migration that this release was built with.
     pub schema_version: i64,
-    pub random: RandomSource,
+    pub random: Random,
     pub limits: HttpLimits,
 }
 

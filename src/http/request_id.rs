@@ -1,43 +1,15 @@
 //! The name of a request: the caller's own when it is sane, else a random one. It is echoed on every reply, told in
 //! every problem and logged.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+
+use crate::random::Random;
 
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Where random request ids come from: seeded from the machine by the caller, or by a test with a number.
-#[derive(Clone)]
-pub struct RandomSource(Arc<Mutex<StdRng>>);
-
-impl RandomSource {
-    pub fn from_seed(seed: [u8; 32]) -> Self {
-        Self(Arc::new(Mutex::new(StdRng::from_seed(seed))))
-    }
-
-    fn uuid(&self) -> uuid::Uuid {
-        let mut bytes = [0; 16];
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
-    }
-}
-
-impl fmt::Debug for RandomSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RandomSource")
-    }
-}
-
 /// The caller's id, if there is exactly one and it is 1 to 128 visible ASCII characters without quotation mark and
 /// backslash; else a new one.
-pub(super) fn request_id(headers: &HeaderMap, random: &RandomSource) -> HeaderValue {
+pub(super) fn request_id(headers: &HeaderMap, random: &Random) -> HeaderValue {
     let mut given = headers.get_all(HEADER).iter();
     if let (Some(value), None) = (given.next(), given.next())
         && is_sane(value.as_bytes())
@@ -65,7 +37,7 @@ mod tests {
         for value in values {
             headers.append(HEADER, HeaderValue::from_static(value));
         }
-        let random = RandomSource::from_seed([7; 32]);
+        let random = Random::from_seed(7);
         let id = request_id(&headers, &random);
         id.to_str().unwrap().to_owned()
     }
@@ -80,7 +52,7 @@ mod tests {
 
     #[test]
     fn ids_differ() {
-        let random = RandomSource::from_seed([7; 32]);
+        let random = Random::from_seed(7);
         assert_ne!(random.uuid(), random.uuid());
     }
 }

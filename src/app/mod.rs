@@ -1,0 +1,318 @@
+//! The wiring: the one place that knows every part and starts its tasks.
+//!
+//! A process ends in the order in which work flows: nothing new is let in, requests under way are answered, intake drains,
+//! the worker stops claiming and lets its calls finish, what it learned is flushed. What a grace cuts short is safe all
+//! the same: what was accepted is in the books, and a lease that nobody gave back runs out.
+
+pub mod dev;
+mod pool;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::{self, Batcher, Statement};
+use crate::completion::Completion;
+use crate::config::{Config, DatabaseUrl, Roles};
+use crate::db;
+use crate::db::session::{Durability, Session};
+use crate::domain::api_key::Mode;
+use crate::http::{self, HttpLimits, HttpParts, HttpState, ServerLimits};
+use crate::intake::{Intake, IntakeSettings};
+use crate::provider::stripe::currency::RULES;
+use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
+use crate::random::Random;
+use crate::reconciler::{Reconciler, ReconcilerLimits};
+use crate::worker::breaker::{Breaker, BreakerLimits};
+use crate::worker::executor::{Executor, ExecutorLimits};
+use crate::worker::stored::StoreObject;
+use crate::worker::{Worker, WorkerLimits};
+
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error("no database is configured: set DATABASE_URL or database.url")]
+    NoDatabase,
+    #[error("the database can't be asked for its schema")]
+    Schema(#[source] db::DbError),
+    #[error("the database's schema is older than this release: run `payonce migrate` first")]
+    NotMigrated,
+    #[error("{address} can't be listened on")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the worker needs provider.stripe.secret_key")]
+    NoSecretKey,
+    #[error("provider.stripe.secret_key is not a key of Stripe's")]
+    SecretKey,
+    #[error("the Stripe adapter can't be made")]
+    Stripe(#[from] crate::provider::stripe::StripeError),
+}
+
+/// What a process is started with.
+pub struct Setup<'a> {
+    pub config: &'a Config,
+    pub roles: Roles,
+    /// Whether `po_dev_key` is taken.
+    pub dev: bool,
+    pub random: Random,
+}
+
+/// A process at work.
+pub struct App {
+    tasks: JoinSet<&'static str>,
+    shutdown: CancellationToken,
+    api: Option<SocketAddr>,
+}
+
+impl App {
+    /// Starts every task of the roles. `shutdown` ends them; so does one of them that ends by itself.
+    pub async fn start(setup: Setup<'_>, shutdown: CancellationToken) -> Result<Self, AppError> {
+        let database = setup
+            .config
+            .database
+            .url
+            .as_ref()
+            .ok_or(AppError::NoDatabase)?;
+        check_schema(setup.config, database).await?;
+        let mut app = Self {
+            tasks: JoinSet::new(),
+            shutdown,
+            api: None,
+        };
+        let accepted = Arc::new(Notify::new());
+        if setup.roles.api {
+            app.start_api(&setup, database, &accepted).await?;
+        }
+        if setup.roles.worker {
+            app.start_worker(&setup, database, accepted)?;
+        }
+        if setup.roles.reconciler {
+            app.start_reconciler(&setup, database);
+        }
+        Ok(app)
+    }
+
+    /// Where the API listens, if this process has it.
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api
+    }
+
+    /// Returns when every task has ended: after `shutdown`, or after one that ended by itself took the others along.
+    /// `false` in the second case.
+    pub async fn ended(mut self) -> bool {
+        let mut orderly = true;
+        while let Some(ended) = self.tasks.join_next().await {
+            let asked = self.shutdown.is_cancelled();
+            match ended {
+                Ok(name) if asked => tracing::debug!(task = name, "a task ended"),
+                Ok(name) => {
+                    tracing::error!(
+                        code = "task_ended",
+                        task = name,
+                        "a task ended by itself; shutting down"
+                    );
+                    orderly = false;
+                }
+                Err(error) => {
+                    tracing::error!(code = "task_panicked", %error, "a task panicked; shutting down");
+                    orderly = false;
+                }
+            }
+            if !asked {
+                self.shutdown.cancel();
+            }
+        }
+        orderly
+    }
+
+    async fn start_api(
+        &mut self,
+        setup: &Setup<'_>,
+        database: &DatabaseUrl,
+        accepted: &Arc<Notify>,
+    ) -> Result<(), AppError> {
+        let config = setup.config;
+        let settings = IntakeSettings {
+            live: config.provider.mode == Mode::Live,
+            provider: RULES.provider,
+            batchers: config.intake.batchers,
+            limits: config.intake.batch_limits(),
+        };
+        let session = session_maker(config, database, Durability::Durable);
+        let (intake, batchers) = Intake::new(settings, session, accepted, &setup.random);
+        for batcher in batchers {
+            self.start_batcher(batcher);
+        }
+        let state = HttpState::new(HttpParts {
+            intake,
+            pool: pool::reads(config, database),
+            rules: RULES,
+            live: settings.live,
+            dev: setup.dev,
+            schema_version: db::migrations::newest(),
+            random: setup.random.clone(),
+            limits: HttpLimits {
+                body_read: config
+                    .http
+                    .request_timeout
+                    .saturating_sub(config.http.acceptance_timeout),
+                intake_wait: config.http.acceptance_timeout,
+                database_wait: config.database.connect_timeout,
+            },
+        });
+        let address = config.http.listen;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| AppError::Listen { address, source })?;
+        self.api = listener.local_addr().ok();
+        let limits = ServerLimits {
+            connections: config.http.max_connections,
+            head_read: config.http.header_timeout,
+            grace: config.http.shutdown_grace,
+        };
+        let (router, shutdown) = (http::router(state), self.shutdown.clone());
+        self.tasks.spawn(async move {
+            http::serve(listener, router, limits, shutdown).await;
+            "http"
+        });
+        Ok(())
+    }
+
+    fn start_worker(
+        &mut self,
+        setup: &Setup<'_>,
+        database: &DatabaseUrl,
+        wake: Arc<Notify>,
+    ) -> Result<(), AppError> {
+        let config = setup.config;
+        let (durable, random) = (
+            session_maker(config, database, Durability::Durable),
+            &setup.random,
+        );
+        let limits = config.worker.batch_limits();
+        let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random);
+        let (completion, completing) = Completion::new(&durable, limits, random);
+        self.start_batcher(storing);
+        self.start_batcher(completing);
+        let executor = Executor {
+            provider: Arc::new(stripe(config)?),
+            store,
+            completion,
+            breaker: Arc::new(Breaker::new(BreakerLimits {
+                threshold: config.worker.breaker_threshold,
+                base: config.worker.breaker_base,
+                cap: config.worker.breaker_cap,
+            })),
+            limits: ExecutorLimits {
+                retry: config.worker.retry_policy(),
+                action_expiry: config.worker.action_expiry,
+                key_window_margin: config.provider.stripe.key_window_margin,
+                completion_timeout: config.worker.completion_timeout,
+            },
+            random: random.clone(),
+        };
+        let limits = WorkerLimits {
+            permits: config.worker.permits,
+            lease: config.worker.lease,
+            slack: config.worker.slack,
+            poll_interval: config.worker.poll_interval,
+            take_back_interval: config.worker.take_back_interval,
+            grace: config.http.shutdown_grace,
+        };
+        let claims = session_maker(config, database, Durability::Lease)();
+        let worker = Worker::new(executor, claims, limits, wake, random.clone());
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            worker.run(shutdown).await;
+            "worker"
+        });
+        Ok(())
+    }
+
+    fn start_reconciler(&mut self, setup: &Setup<'_>, database: &DatabaseUrl) {
+        let config = setup.config;
+        let limits = ReconcilerLimits {
+            threshold: config.reconciler.threshold,
+            interval: config.reconciler.interval,
+            batch: config.reconciler.batch.into(),
+            retention: config.idempotency.retention,
+        };
+        let session = session_maker(config, database, Durability::Durable)();
+        let reconciler = Reconciler::new(session, limits, RULES, setup.random.clone());
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            reconciler.run(shutdown).await;
+            "reconciler"
+        });
+    }
+
+    /// A batcher ends by itself when the last queue into it is gone.
+    fn start_batcher<S: Statement + Sync + 'static>(&mut self, batcher: Batcher<S>) {
+        self.tasks.spawn(async move {
+            batcher.run().await;
+            S::NAME
+        });
+    }
+}
+
+/// Runs until `shutdown`. `Ok(false)` if something ended by itself.
+pub async fn serve(
+    config: &Config,
+    roles: Roles,
+    shutdown: CancellationToken,
+) -> Result<bool, AppError> {
+    let setup = Setup {
+        config,
+        roles,
+        dev: false,
+        random: Random::from_os(),
+    };
+    let app = App::start(setup, shutdown).await?;
+    if let Some(address) = app.api() {
+        tracing::info!(http.address = %address, "listening");
+    }
+    Ok(app.ended().await)
+}
+
+fn session_maker(
+    config: &Config,
+    database: &DatabaseUrl,
+    durability: Durability,
+) -> impl Fn() -> Session {
+    let (options, limits) = (database.options().clone(), config.database.session_limits());
+    move || Session::new(&options, limits, durability)
+}
+
+async fn check_schema(config: &Config, database: &DatabaseUrl) -> Result<(), AppError> {
+    let mut session = session_maker(config, database, Durability::Durable)();
+    let connection = session.connection().await.map_err(AppError::Schema)?;
+    let pending = db::migrations::pending(connection)
+        .await
+        .map_err(AppError::Schema)?;
+    if pending.is_empty() {
+        Ok(())
+    } else {
+        Err(AppError::NotMigrated)
+    }
+}
+
+fn stripe(config: &Config) -> Result<Stripe, AppError> {
+    let settings = &config.provider.stripe;
+    let secret = settings.secret_key.as_ref().ok_or(AppError::NoSecretKey)?;
+    Ok(Stripe::new(StripeSettings {
+        account: config.provider.account.clone(),
+        base_url: settings.base_url.clone(),
+        secret_key: SecretKey::parse(secret.reveal()).map_err(|_| AppError::SecretKey)?,
+        api_version: settings.api_version.clone(),
+        timeout: settings.timeout,
+        connect_timeout: settings.connect_timeout,
+        pool_idle: settings.pool_idle,
+        find_pages: settings.find_pages,
+    })?)
+}
