@@ -1,0 +1,12 @@
+//! The service as its users meet it: real HTTP, real Postgres, the simulator behind it. The simulator's ledger is the only
+//! witness of money.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that can't go on fails"
+)]
+
+mod support;
+
+mod main_path;

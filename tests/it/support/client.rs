@@ -1,0 +1,137 @@
+//! A client of the API, without any cleverness: no retries, no redirects.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    pub base: String,
+    pub token: String,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    pub fn id(&self) -> String {
+        self.body["id"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no id in {self:?}"))
+            .to_owned()
+    }
+
+    pub fn is_replay(&self) -> bool {
+        self.headers
+            .get("idempotent-replayed")
+            .is_some_and(|value| value == "true")
+    }
+
+    pub fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+}
+
+pub fn http() -> reqwest::Client {
+    // Already there when another test was first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .timeout(Duration::from_secs(60))
+        .build()
+        .unwrap()
+}
+
+pub fn charge_body(payment_method: &str) -> Value {
+    json!({"amount": 1000, "currency": "usd", "payment_method": payment_method})
+}
+
+impl Client {
+    pub fn new(at: SocketAddr, token: &str) -> Self {
+        Self {
+            http: http(),
+            base: format!("http://{at}"),
+            token: token.to_owned(),
+        }
+    }
+
+    /// POSTs a charge; `Err` when the connection gave no answer.
+    pub async fn try_charge(&self, key: &str, body: &Value) -> Result<Answer, reqwest::Error> {
+        let request = self
+            .http
+            .post(format!("{}/v1/charges", self.base))
+            .bearer_auth(&self.token)
+            .header("idempotency-key", key)
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        answer(request.send().await?).await
+    }
+
+    pub async fn charge(&self, key: &str, body: &Value) -> Answer {
+        self.try_charge(key, body).await.unwrap()
+    }
+
+    /// Sends the same request until it is answered with 200 or 202, as a client should.
+    pub async fn charge_until_accepted(&self, key: &str, body: &Value) -> Answer {
+        super::until(&format!("{key} is accepted"), async || {
+            match self.try_charge(key, body).await {
+                Ok(answer) if matches!(answer.status, 200 | 202) => Some(answer),
+                Ok(answer) => {
+                    assert!(answer.status >= 500 || answer.status == 429, "{answer:?}");
+                    None
+                }
+                Err(_) => None,
+            }
+        })
+        .await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        let request = self
+            .http
+            .get(format!("{}{path}", self.base))
+            .bearer_auth(&self.token);
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
+    pub async fn show(&self, id: &str) -> Answer {
+        self.get(&format!("/v1/charges/{id}")).await
+    }
+
+    /// The charge as it is once it is terminal.
+    pub async fn terminal(&self, id: &str) -> Value {
+        super::until(&format!("{id} is terminal"), async || {
+            let answer = self.show(id).await;
+            (answer.body["status"] != "in_progress" && answer.status == 200).then_some(answer.body)
+        })
+        .await
+    }
+
+    /// The charge as it is once it is at `stage`.
+    pub async fn at_stage(&self, id: &str, stage: &str) -> Value {
+        super::until(&format!("{id} is at {stage}"), async || {
+            let answer = self.show(id).await;
+            (answer.body["stage"] == stage).then_some(answer.body)
+        })
+        .await
+    }
+}
+
+pub async fn answer(response: reqwest::Response) -> Result<Answer, reqwest::Error> {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let bytes = response.bytes().await?;
+    let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    Ok(Answer {
+        status,
+        headers,
+        body,
+    })
+}

@@ -1,0 +1,158 @@
+//! The simulator of one test and its ledger: the only witness of money.
+
+use std::net::SocketAddr;
+
+use payonce::clock::Clock;
+use payonce::simulator::Simulator;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::client::http;
+
+pub struct Ledger {
+    http: reqwest::Client,
+    pub address: SocketAddr,
+    _running: DropGuard,
+}
+
+impl Ledger {
+    pub async fn start() -> Self {
+        let simulator = Simulator::bind("127.0.0.1:0".parse().unwrap(), None, Clock::system())
+            .await
+            .unwrap();
+        let (address, stop) = (simulator.local_addr(), CancellationToken::new());
+        tokio::spawn(simulator.run(stop.clone()));
+        Self {
+            http: http(),
+            address,
+            _running: stop.drop_guard(),
+        }
+    }
+
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let url = format!("{}{path}", self.base_url());
+        let bytes = self
+            .http
+            .get(url)
+            .send()
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    async fn send(&self, method: reqwest::Method, path: &str, body: Option<Value>) {
+        let mut request = self
+            .http
+            .request(method, format!("{}{path}", self.base_url()));
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body.to_string());
+        }
+        let response = request.send().await.unwrap();
+        assert!(
+            response.status().is_success(),
+            "{path}: {}",
+            response.status()
+        );
+    }
+
+    /// Every charge that moved money.
+    pub async fn charges(&self) -> Vec<Value> {
+        self.get("/_sim/charges").await.as_array().unwrap().clone()
+    }
+
+    /// How often money moved for a charge of ours.
+    pub async fn times_charged(&self, charge_id: &str) -> usize {
+        let charges = self.charges().await;
+        charges
+            .iter()
+            .filter(|charge| charge["metadata"]["payonce_charge_id"] == charge_id)
+            .count()
+    }
+
+    /// Every object that was made, whether or not it moved money.
+    pub async fn objects(&self) -> Vec<Value> {
+        self.get("/_sim/objects").await.as_array().unwrap().clone()
+    }
+
+    /// The requests that came in, oldest first.
+    pub async fn requests(&self) -> Vec<Value> {
+        self.get("/_sim/requests").await.as_array().unwrap().clone()
+    }
+
+    /// Replaces the settings: `{"latency_ms": 5, "rates": {"execute.html": 0.2}}`.
+    pub async fn settings(&self, settings: Value) {
+        self.send(reqwest::Method::PUT, "/_sim/settings", Some(settings))
+            .await;
+    }
+
+    pub async fn advance(&self, seconds: u64) {
+        self.send(
+            reqwest::Method::POST,
+            "/_sim/clock",
+            Some(json!({"advance_seconds": seconds})),
+        )
+        .await;
+    }
+
+    /// The next request of a phase (`prepare`, `execute`, `read`, `cancel`) stops before or after its effect.
+    pub async fn hold(&self, phase: &str, when: &str) {
+        self.send(
+            reqwest::Method::PUT,
+            "/_sim/hold",
+            Some(json!({"phase": phase, "when": when})),
+        )
+        .await;
+    }
+
+    /// Returns when a request is held.
+    pub async fn held(&self) {
+        super::until("a request is held", async || {
+            let held = self.get("/_sim/hold?wait_ms=1000").await;
+            held["held"]
+                .as_u64()
+                .is_some_and(|count| count > 0)
+                .then_some(())
+        })
+        .await;
+    }
+
+    /// Lets go what is held and holds nothing more.
+    pub async fn release(&self) {
+        self.send(reqwest::Method::DELETE, "/_sim/hold", None).await;
+    }
+
+    /// Dictates the next answers: `{"phase": "execute", "status": 424, "body": "", "effect": false, "times": 1}`.
+    pub async fn dictate(&self, answer: Value) {
+        self.send(reqwest::Method::PUT, "/_sim/answer", Some(answer))
+            .await;
+    }
+
+    /// The customer comes back from the bank: `success` or `fail`.
+    pub async fn authenticate(&self, object: &str, result: &str) {
+        self.send(
+            reqwest::Method::POST,
+            &format!("/_sim/authenticate/{object}?result={result}"),
+            None,
+        )
+        .await;
+    }
+
+    /// A `processing` object is settled: `succeeded` or `failed`.
+    pub async fn settle(&self, object: &str, result: &str) {
+        self.send(
+            reqwest::Method::POST,
+            &format!("/_sim/settle/{object}?result={result}"),
+            None,
+        )
+        .await;
+    }
+}

@@ -1,0 +1,105 @@
+//! `payonce serve` as a real process that can be killed, stopped and woken up.
+
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::client::Client;
+use super::service::{TestService, TestSettings};
+
+pub struct Process {
+    child: Child,
+    /// Speaks to its API, if it has that role.
+    pub client: Client,
+}
+
+impl Process {
+    /// Starts a process and returns when its API listens, or at once if it has none.
+    pub async fn serve(service: &TestService, only: &str, settings: TestSettings<'_>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
+        command
+            .args(["serve", "--only", only])
+            .env_clear()
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null());
+        command.env("PAYONCE__LOG__FORMAT", "json");
+        let all = service.defaults().into_iter().chain(
+            settings
+                .iter()
+                .map(|(key, value)| (*key, (*value).to_owned())),
+        );
+        for (key, value) in all {
+            command.env(
+                format!("PAYONCE__{}", key.to_uppercase().replace('.', "__")),
+                value,
+            );
+        }
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut address = "127.0.0.1:9".parse().unwrap();
+        if only.contains("api") {
+            loop {
+                let line = lines
+                    .next_line()
+                    .await
+                    .unwrap()
+                    .expect("the service listens before it ends");
+                let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else {
+                    continue;
+                };
+                if let Some(at) = line["http.address"].as_str() {
+                    address = at.parse().unwrap();
+                    break;
+                }
+            }
+        }
+        // Read on, so that the service never waits for us; shown with `--nocapture` when asked for.
+        let show = std::env::var_os("PAYONCE_TEST_LOG").is_some();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if show {
+                    eprintln!("{line}");
+                }
+            }
+        });
+        Self {
+            child,
+            client: Client::new(address, &service.token),
+        }
+    }
+
+    /// `kill -9`, and waits for the end.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// SIGTERM, and waits for the end. Returns whether it ended well.
+    pub async fn terminate(mut self) -> bool {
+        self.signal("TERM").await;
+        self.child.wait().await.unwrap().success()
+    }
+
+    /// SIGSTOP: the process stands still, mid-step.
+    pub async fn stop(&self) {
+        self.signal("STOP").await;
+    }
+
+    /// SIGCONT.
+    pub async fn wake(&self) {
+        self.signal("CONT").await;
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it has not ended")
+    }
+
+    async fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{name}"), self.id().to_string()])
+            .status()
+            .await
+            .unwrap();
+        assert!(sent.success());
+    }
+}

@@ -1,0 +1,247 @@
+//! The service of one test: its database, its simulator, its merchant, and as many processes of it as the test starts.
+
+use std::net::SocketAddr;
+
+use payonce::app::{App, Setup};
+use payonce::config::{Config, Roles, Sources};
+use payonce::db;
+use payonce::domain::api_key::{ApiKey, Mode, Scope};
+use payonce::domain::ids::MerchantId;
+use payonce::random::Random;
+use rand::SeedableRng;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::ledger::Ledger;
+use super::process::Process;
+use super::{cluster, until};
+
+/// Settings over those of [`TestService::defaults`], as `provider.stripe.timeout` and `2s`.
+pub type TestSettings<'a> = &'a [(&'static str, &'a str)];
+
+pub struct TestService {
+    pub ledger: Ledger,
+    pub database_url: String,
+    /// For looking at the books.
+    pub books: PgPool,
+    pub merchant: MerchantId,
+    pub token: String,
+}
+
+/// The service running in this process.
+pub struct Running {
+    pub client: Client,
+    shutdown: CancellationToken,
+    ended: JoinHandle<bool>,
+}
+
+impl Running {
+    /// Shuts it down as SIGTERM would and waits for the end.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        assert!(self.ended.await.unwrap(), "something ended by itself");
+    }
+}
+
+impl TestService {
+    /// A fresh database with one merchant, a fresh simulator, and nothing running.
+    pub async fn new() -> Self {
+        let database_url = cluster::fresh_database().await;
+        let books = PgPoolOptions::new()
+            .max_connections(4)
+            .connect(&database_url)
+            .await
+            .unwrap();
+        let ledger = Ledger::start().await;
+        let mut service = Self {
+            ledger,
+            database_url,
+            books,
+            merchant: MerchantId::from_uuid(uuid::Uuid::from_u128(1)),
+            token: String::new(),
+        };
+        (service.merchant, service.token) = service.make_merchant("shop").await;
+        service
+    }
+
+    /// Makes a merchant with a key of its own.
+    pub async fn make_merchant(&self, name: &str) -> (MerchantId, String) {
+        let mut connection = self.books.acquire().await.unwrap();
+        let random = Random::from_os();
+        let merchant = MerchantId::from_uuid(random.uuid());
+        assert!(
+            db::merchants::insert(&mut connection, merchant, name)
+                .await
+                .unwrap()
+        );
+        let key = ApiKey::generate(
+            Mode::Test,
+            &mut rand::rngs::StdRng::from_seed(random.bytes()),
+        );
+        let new = db::api_keys::NewApiKey {
+            id: random.uuid(),
+            merchant,
+            hash: key.hash(),
+            hint: key.hint(),
+            scope: Scope::Write,
+            mode: Mode::Test,
+        };
+        assert!(db::api_keys::insert(&mut connection, new).await.unwrap());
+        (merchant, key.reveal().to_owned())
+    }
+
+    /// What tests run with: short times, so that leases run out and retries come while a test watches.
+    pub fn defaults(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("database.url", self.database_url.clone()),
+            ("http.listen", "127.0.0.1:0".to_owned()),
+            ("http.shutdown_grace", "10s".to_owned()),
+            ("provider.mode", "test".to_owned()),
+            ("provider.stripe.base_url", self.ledger.base_url()),
+            ("provider.stripe.secret_key", "sk_test_it".to_owned()),
+            ("provider.stripe.timeout", "2s".to_owned()),
+            ("provider.stripe.connect_timeout", "500ms".to_owned()),
+            ("worker.lease", "12s".to_owned()),
+            ("worker.slack", "500ms".to_owned()),
+            ("worker.completion_timeout", "2s".to_owned()),
+            ("worker.take_back_interval", "100ms".to_owned()),
+            ("worker.poll_interval", "50ms".to_owned()),
+            ("worker.retry_base", "20ms".to_owned()),
+            ("worker.retry_cap", "500ms".to_owned()),
+            ("worker.slow_base", "50ms".to_owned()),
+            ("worker.slow_cap", "200ms".to_owned()),
+            ("worker.breaker_base", "50ms".to_owned()),
+            ("worker.breaker_cap", "500ms".to_owned()),
+            ("reconciler.threshold", "1s".to_owned()),
+            ("reconciler.interval", "200ms".to_owned()),
+        ]
+    }
+
+    pub fn config(&self, settings: TestSettings<'_>) -> Config {
+        let mut sources = Sources::default();
+        for (key, value) in self.defaults() {
+            sources = sources.with(key, value);
+        }
+        for (key, value) in settings {
+            sources = sources.with(key, *value);
+        }
+        let config = Config::load(&sources).unwrap();
+        config.check_for(Roles::ALL).unwrap();
+        config
+    }
+
+    /// Starts the whole service in this process.
+    pub async fn run(&self) -> Running {
+        self.run_with(Roles::ALL, &[]).await
+    }
+
+    pub async fn run_with(&self, roles: Roles, settings: TestSettings<'_>) -> Running {
+        let config = self.config(settings);
+        let shutdown = CancellationToken::new();
+        let setup = Setup {
+            config: &config,
+            roles,
+            dev: false,
+            random: Random::from_os(),
+        };
+        let app = App::start(setup, shutdown.clone()).await.unwrap();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let client = Client::new(app.api().unwrap_or(nowhere), &self.token);
+        Running {
+            client,
+            shutdown,
+            ended: tokio::spawn(app.ended()),
+        }
+    }
+
+    /// Starts `payonce serve` as a process of its own.
+    pub async fn spawn(&self, only: &str, settings: TestSettings<'_>) -> Process {
+        Process::serve(self, only, settings).await
+    }
+
+    pub async fn count(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar::<_, i64>(sql)
+            .fetch_one(&self.books)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until no job is left.
+    pub async fn drained(&self) {
+        until("the outbox is empty", async || {
+            (self.count("SELECT count(*) FROM outbox").await == 0).then_some(())
+        })
+        .await;
+    }
+
+    /// The invariant of the books: a charge is not terminal exactly when it has one outbox row, and a request row says
+    /// what its charge says. And of the money: at most once for a charge, and never when the charge says failed.
+    pub async fn check_books(&self) {
+        let wrong_jobs = self
+            .count(
+                "SELECT count(*) FROM (
+                     SELECT charges.id
+                     FROM charges LEFT JOIN outbox ON outbox.charge_id = charges.id
+                     GROUP BY charges.id
+                     HAVING count(outbox.id) <> CASE WHEN charges.finished_at IS NULL THEN 1 ELSE 0 END
+                 ) AS wrong",
+            )
+            .await;
+        assert_eq!(wrong_jobs, 0, "charges with too many or too few jobs");
+        let orphans = self
+            .count("SELECT count(*) FROM outbox WHERE NOT EXISTS (SELECT FROM charges WHERE id = outbox.charge_id)")
+            .await;
+        assert_eq!(orphans, 0, "jobs without a charge");
+        let disagreeing = self
+            .count(
+                "SELECT count(*)
+                 FROM idempotent_requests
+                 LEFT JOIN charges ON charges.id = idempotent_requests.charge_id
+                 WHERE idempotent_requests.status IS DISTINCT FROM CASE
+                     WHEN charges.stage = 'succeeded' THEN 'completed'
+                     WHEN charges.stage IN ('failed', 'canceled') THEN 'failed'
+                     WHEN charges.id IS NOT NULL THEN 'in_progress'
+                 END",
+            )
+            .await;
+        assert_eq!(
+            disagreeing, 0,
+            "request rows that do not say what their charges say"
+        );
+        self.check_money().await;
+    }
+
+    async fn check_money(&self) {
+        let mut moved = std::collections::HashMap::new();
+        for charge in self.ledger.charges().await {
+            let stamp = charge["metadata"]["payonce_charge_id"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            assert!(
+                moved.insert(stamp.clone(), charge).is_none(),
+                "{stamp} was charged twice"
+            );
+        }
+        let rows: Vec<(uuid::Uuid, String, i64, String)> =
+            sqlx::query_as("SELECT id, stage, amount, currency FROM charges")
+                .fetch_all(&self.books)
+                .await
+                .unwrap();
+        for (id, stage, amount, currency) in rows {
+            let id = payonce::domain::ids::ChargeId::from_uuid(id).to_string();
+            match (stage.as_str(), moved.get(&id)) {
+                ("succeeded", Some(charge)) => {
+                    assert_eq!(charge["amount"], amount, "{id}");
+                    assert_eq!(charge["currency"], currency, "{id}");
+                }
+                ("succeeded", None) => panic!("{id} says succeeded and no money moved"),
+                ("failed" | "canceled", Some(_)) => panic!("{id} says {stage} and money moved"),
+                _ => {}
+            }
+        }
+    }
+}
