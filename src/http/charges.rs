@@ -117,15 +117,19 @@ fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judg
         // A field that could not be read was judged by what stands in its place.
         let unread = all.len();
         for violation in violations {
-            let known = all[..unread]
-                .iter()
-                .any(|fault| fault.pointer == "#" || fault.pointer == violation.pointer);
+            let known = all[..unread].iter().any(|fault| covers(fault, &violation));
             if !known {
                 all.push(violation);
             }
         }
     }
     Err(ApiError::invalid_request(all))
+}
+
+/// Whether a rule was judged by what stands in the place of something that could not be read.
+fn covers(fault: &Violation, violation: &Violation) -> bool {
+    let is_no_object = fault.pointer == "#" && fault.rule == "type";
+    is_no_object || fault.pointer == violation.pointer
 }
 
 async fn submit(

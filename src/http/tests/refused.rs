@@ -140,6 +140,12 @@ async fn faults_of_shape_and_broken_rules_are_named_together() {
     ];
     assert_eq!(named, all);
     assert!(!problem.to_string().contains("4242"));
+
+    let body = r#"{"amount":0,"currency":"usd","payment_method":"pm","no name":1}"#;
+    let (_, problem) = rig.refusal(rig.post().body(body.into()).unwrap()).await;
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 2);
+    let (_, problem) = rig.refusal(rig.post().body("[]".into()).unwrap()).await;
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
