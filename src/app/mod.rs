@@ -157,6 +157,7 @@ impl App {
             dev: setup.dev,
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
+            closing: self.shutdown.clone(),
             limits: HttpLimits {
                 body_read: config
                     .http

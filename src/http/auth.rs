@@ -93,6 +93,14 @@ impl Authenticator {
     }
 }
 
+#[cfg(test)]
+impl Authenticator {
+    /// Knows a key as if the database had just been asked.
+    pub(super) fn trust(&self, key: &ApiKey<'_>, holder: Option<Holder>) {
+        self.0.learn(key.hash(), holder, Instant::now());
+    }
+}
+
 impl Inner {
     /// The hash of a well-formed token of our mode.
     fn read_token(&self, headers: &HeaderMap) -> Result<TokenHash, ApiError> {
@@ -241,4 +249,97 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn refused(detail: impl Into<std::borrow::Cow<'static, str>>) -> ApiError {
     ApiError::new(Code::Unauthenticated, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::api_key::Scope;
+    use crate::domain::ids::MerchantId;
+    use sqlx::postgres::PgPoolOptions;
+
+    const HOLDER: Holder = Holder {
+        merchant: MerchantId::from_uuid(uuid::Uuid::from_u128(7)),
+        scope: Scope::Write,
+        mode: Mode::Test,
+    };
+
+    fn inner() -> Inner {
+        Inner {
+            pool: PgPoolOptions::new()
+                .connect_lazy("postgres://nobody@127.0.0.1:1/nothing")
+                .unwrap(),
+            mode: Mode::Test,
+            dev: false,
+            wait: Duration::from_millis(50),
+            known: Mutex::default(),
+            unknown: Mutex::default(),
+            lanes: Default::default(),
+        }
+    }
+
+    fn hash(n: u32) -> TokenHash {
+        let mut hash = [0; 32];
+        hash[..4].copy_from_slice(&n.to_be_bytes());
+        TokenHash(hash)
+    }
+
+    #[tokio::test]
+    async fn knowledge_is_served_for_a_second_refreshed_once_in_the_next_and_then_dropped() {
+        let inner = inner();
+        let start = Instant::now();
+        let after = |millis| inner.remember(hash(1), start + Duration::from_millis(millis));
+        assert!(matches!(after(0), Memory::Nothing));
+        inner.learn(hash(1), Some(HOLDER), start);
+        let refreshes = |memory| match memory {
+            Memory::Holder { holder, refresh } => {
+                assert_eq!(holder, HOLDER);
+                refresh
+            }
+            Memory::Unknown | Memory::Nothing => panic!("known"),
+        };
+        assert!(!refreshes(after(999)));
+        assert!(refreshes(after(1000)));
+        assert!(!refreshes(after(1999)));
+        assert!(matches!(after(2000), Memory::Nothing));
+    }
+
+    #[tokio::test]
+    async fn a_revoked_key_is_unknown_at_once_and_an_unknown_one_is_asked_for_again_after_a_second()
+    {
+        let inner = inner();
+        let start = Instant::now();
+        inner.learn(hash(1), Some(HOLDER), start);
+        inner.learn(hash(1), None, start);
+        let after = |millis| inner.remember(hash(1), start + Duration::from_millis(millis));
+        assert!(matches!(after(999), Memory::Unknown));
+        assert!(matches!(after(1000), Memory::Nothing));
+    }
+
+    #[tokio::test]
+    async fn a_failed_refresh_may_be_tried_again_and_lets_nobody_in_for_longer() {
+        let inner = inner();
+        let start = Instant::now();
+        inner.learn(hash(1), Some(HOLDER), start);
+        let after = |millis| inner.remember(hash(1), start + Duration::from_millis(millis));
+        assert!(matches!(after(1000), Memory::Holder { refresh: true, .. }));
+        inner.refresh(hash(1)).await;
+        assert!(matches!(after(1500), Memory::Holder { refresh: true, .. }));
+        assert!(matches!(after(2000), Memory::Nothing));
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_made_up_keys_pushes_out_no_real_one() {
+        let inner = inner();
+        let now = Instant::now();
+        inner.learn(hash(0), Some(HOLDER), now);
+        for n in 1..=25_000 {
+            inner.learn(hash(n), None, now);
+        }
+        assert!(lock(&inner.unknown).len() <= MOST_REMEMBERED);
+        assert!(matches!(
+            inner.remember(hash(0), now),
+            Memory::Holder { .. }
+        ));
+    }
 }

@@ -5,6 +5,7 @@
 //! nothing else: what intake has is carried on.
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -14,7 +15,7 @@ use super::body::{self, Parsed};
 use super::charge_body::ChargeBody;
 use super::code::Code;
 use super::problem::{ApiError, Fault, Place};
-use super::{HttpState, headers, read_body};
+use super::{HttpState, headers, prefer, read_body};
 use crate::db::{self, DbError};
 use crate::domain::api_key::Scope;
 use crate::domain::charge::Charge;
@@ -37,17 +38,39 @@ pub(super) async fn create(
     };
     let body = read_body::read(body, state.parts().limits.body_read).await?;
     let Parsed { draft, faults } = body::parse(&body)?;
-    match judge(draft, faults, &state)? {
-        Judged::Good(request) => submit(&state, principal.merchant, key, request).await,
+    let accepted = match judge(draft, faults, &state)? {
+        Judged::Good(request) => submit(&state, principal.merchant, key, request).await?,
         Judged::Refused(draft, violations) => {
-            replay_or_refuse(&state, principal.merchant, &key, &draft, violations).await
+            replay_or_refuse(&state, principal.merchant, &key, &draft, violations).await?
         }
+    };
+    accepted_response(&state, &head.headers, accepted).await
+}
+
+/// 202 for the request that made the charge, 200 for every other; the body is the charge as it stands.
+pub(super) async fn accepted_response(
+    state: &HttpState,
+    headers: &HeaderMap,
+    Accepted { charge, is_new }: Accepted,
+) -> Result<Response, ApiError> {
+    let status = if is_new {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = settled_response(state, headers, status, charge).await?;
+    if !is_new {
+        let replayed = HeaderValue::from_static("true");
+        response
+            .headers_mut()
+            .insert("idempotent-replayed", replayed);
     }
+    Ok(response)
 }
 
 pub(super) async fn show(
     State(state): State<HttpState>,
-    id: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let principal = state.auth().authenticate(&headers).await?;
@@ -57,7 +80,8 @@ pub(super) async fn show(
         .and_then(|Path(id)| id.parse().ok())
         .ok_or_else(absent)?;
     let charge = read(&state, principal.merchant, id).await?;
-    charge_response(StatusCode::OK, &charge.ok_or_else(absent)?)
+    let charge = Box::new(charge.ok_or_else(absent)?);
+    settled_response(&state, &headers, StatusCode::OK, charge).await
 }
 
 /// Who asks, under which key, and whether the body is of the type that is taken.
@@ -75,6 +99,12 @@ async fn admit(
     Ok((principal, key))
 }
 
+/// A charge that stands for the request, and whether the request made it.
+pub(super) struct Accepted {
+    charge: Box<Charge>,
+    is_new: bool,
+}
+
 enum Judged {
     Good(ChargeRequest),
     /// The shape is right and some rule refuses it.
@@ -87,20 +117,15 @@ fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judg
     if faults.is_empty() {
         return Ok(match judged {
             Ok(request) => Judged::Good(request),
-            Err(refused) => Judged::Refused(
-                refused.draft,
-                refused.violations.into_iter().map(body::safe).collect(),
-            ),
+            Err(refused) => Judged::Refused(refused.draft, refused.violations),
         });
     }
     let mut all = faults;
     if let Err(refused) = judged {
         // A field that could not be read was judged by what stands in its place.
         let unread = all.len();
-        for violation in refused.violations.into_iter().map(body::safe) {
-            let known = all[..unread]
-                .iter()
-                .any(|fault| fault.pointer == "#" || fault.pointer == violation.pointer);
+        for violation in refused.violations {
+            let known = all[..unread].iter().any(|fault| covers(fault, &violation));
             if !known {
                 all.push(violation);
             }
@@ -109,12 +134,18 @@ fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judg
     Err(ApiError::invalid_request(all))
 }
 
+/// Whether a rule was judged by what stands in the place of something that could not be read.
+fn covers(fault: &Violation, violation: &Violation) -> bool {
+    let is_no_object = fault.pointer == "#" && fault.rule == "type";
+    is_no_object || fault.pointer == violation.pointer
+}
+
 async fn submit(
     state: &HttpState,
     merchant: MerchantId,
     key: IdempotencyKey,
     request: ChargeRequest,
-) -> Result<Response, ApiError> {
+) -> Result<Accepted, ApiError> {
     let charge = ChargeId::derive(merchant, &key);
     let parts = state.parts();
     let submission = Submission {
@@ -126,9 +157,20 @@ async fn submit(
     let verdict = tokio::time::timeout(parts.limits.intake_wait, verdict)
         .await
         .unwrap_or(Err(IntakeError::AcceptanceUnknown(charge)));
+    judge_verdict(verdict)
+}
+
+/// What a verdict of intake is to the client.
+pub(super) fn judge_verdict(verdict: Result<Verdict, IntakeError>) -> Result<Accepted, ApiError> {
     match verdict {
-        Ok(Verdict::Created(charge)) => created_response(&charge),
-        Ok(Verdict::Duplicate(charge)) => replay_response(&charge),
+        Ok(Verdict::Created(charge)) => Ok(Accepted {
+            charge,
+            is_new: true,
+        }),
+        Ok(Verdict::Duplicate(charge)) => Ok(Accepted {
+            charge,
+            is_new: false,
+        }),
         Ok(Verdict::Reused {
             charge,
             differences,
@@ -162,20 +204,23 @@ async fn replay_or_refuse(
     key: &IdempotencyKey,
     draft: &Draft,
     violations: Vec<Violation>,
-) -> Result<Response, ApiError> {
+) -> Result<Accepted, ApiError> {
     let found = read(state, merchant, ChargeId::derive(merchant, key)).await?;
     let Some(charge) = found else {
         return Err(ApiError::invalid_request(violations));
     };
     if charge.fingerprint.matches(draft) == Some(true) {
-        return replay_response(&charge);
+        return Ok(Accepted {
+            charge: Box::new(charge),
+            is_new: false,
+        });
     }
     Err(reused(charge.id, charge.request.differences(draft)))
 }
 
 fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
     let faults = differences.into_iter().map(|pointer| Fault {
-        place: Place::Pointer(pointer),
+        place: Place::Pointer(body::safe(pointer)),
         rule: "differs",
         detail: "differs from the first request with this key".into(),
     });
@@ -187,7 +232,7 @@ fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
     .with_charge(charge)
 }
 
-async fn read(
+pub(super) async fn read(
     state: &HttpState,
     merchant: MerchantId,
     id: ChargeId,
@@ -203,26 +248,22 @@ async fn read(
         .map_err(|error: DbError| ApiError::database(error))
 }
 
-fn created_response(charge: &Charge) -> Result<Response, ApiError> {
-    let mut response = charge_response(StatusCode::ACCEPTED, charge)?;
-    set_location(&mut response, charge.id);
-    Ok(response)
-}
-
-fn replay_response(charge: &Charge) -> Result<Response, ApiError> {
-    let mut response = charge_response(StatusCode::OK, charge)?;
-    set_location(&mut response, charge.id);
-    let replayed = HeaderValue::from_static("true");
-    response
-        .headers_mut()
-        .insert("idempotent-replayed", replayed);
-    Ok(response)
-}
-
-fn set_location(response: &mut Response, charge: ChargeId) {
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{charge}")) {
-        response.headers_mut().insert(header::LOCATION, location);
+/// The charge, after the wait that the client asked for.
+async fn settled_response(
+    state: &HttpState,
+    headers: &HeaderMap,
+    status: StatusCode,
+    charge: Box<Charge>,
+) -> Result<Response, ApiError> {
+    let Some(seconds) = prefer::wait(headers) else {
+        return charge_response(status, &charge);
+    };
+    let (charge, applied) = prefer::settle(state, charge, seconds).await;
+    let mut response = charge_response(status, &charge)?;
+    if applied {
+        prefer::set_applied(&mut response, seconds);
     }
+    Ok(response)
 }
 
 fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiError> {
@@ -233,8 +274,10 @@ fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiE
     let mut response = Response::new(Body::from(json));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static("application/json");
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{}", charge.id)) {
+        headers.insert(header::LOCATION, location);
+    }
     Ok(response)
 }

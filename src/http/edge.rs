@@ -176,10 +176,5 @@ fn as_problem(mut response: Response, id: &HeaderValue) -> Response {
 
 fn of_framework(status: StatusCode) -> ApiError {
     let code = Code::of_status(status);
-    let detail = match code {
-        Code::NotFound => "there is nothing at this address; mind the slash at the end",
-        Code::MethodNotAllowed => "the Allow header names the methods that this address takes",
-        _ => code.title(),
-    };
-    ApiError::new(code, detail)
+    ApiError::new(code, code.title())
 }

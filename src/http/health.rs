@@ -5,7 +5,7 @@ use axum::http::{HeaderName, header};
 
 use super::HttpState;
 use super::problem::ApiError;
-use crate::db;
+use crate::db::{self, DbError};
 
 /// A small JSON text that is always the same.
 type Fixed = ([(HeaderName, &'static str); 1], &'static str);
@@ -30,7 +30,16 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<Fixed, ApiEr
             Ok((JSON, "{\"status\":\"ready\"}\n"))
         }
         Ok(Ok(_)) => Err(ApiError::not_migrated()),
+        Ok(Err(error)) if is_absent_table(&error) => Err(ApiError::not_migrated()),
         Ok(Err(error)) => Err(ApiError::unavailable().with_source(error)),
         Err(_) => Err(ApiError::unavailable()),
     }
+}
+
+/// A database that was never migrated has no list of migrations.
+fn is_absent_table(error: &DbError) -> bool {
+    let DbError::Sqlx(sqlx::Error::Database(error)) = error else {
+        return false;
+    };
+    error.code().is_some_and(|code| code == "42P01")
 }

@@ -15,6 +15,7 @@ mod health;
 mod json;
 pub mod limits;
 pub mod openapi;
+mod prefer;
 pub mod problem;
 mod read_body;
 mod request_id;
@@ -23,11 +24,14 @@ mod server;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use sqlx::PgPool;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 pub use charge_body::{ChargeBody, CreateCharge};
 pub use code::Code;
@@ -56,6 +60,8 @@ pub struct HttpParts {
     pub schema_version: i64,
     pub random: Random,
     pub limits: HttpLimits,
+    /// Ends the waits that clients asked for, when the server closes.
+    pub closing: CancellationToken,
 }
 
 /// [`HttpParts`] in use; a clone is one counter.
@@ -65,12 +71,19 @@ pub struct HttpState(Arc<Shared>);
 struct Shared {
     parts: HttpParts,
     auth: Authenticator,
+    /// Places for requests that wait for their charge.
+    waiting: Semaphore,
 }
 
 impl HttpState {
     pub fn new(parts: HttpParts) -> Self {
         let auth = Authenticator::new(&parts);
-        Self(Arc::new(Shared { parts, auth }))
+        let waiting = Semaphore::new(prefer::MOST_WAITING);
+        Self(Arc::new(Shared {
+            parts,
+            auth,
+            waiting,
+        }))
     }
 
     fn parts(&self) -> &HttpParts {
@@ -79,6 +92,10 @@ impl HttpState {
 
     fn auth(&self) -> &Authenticator {
         &self.0.auth
+    }
+
+    fn waiting(&self) -> &Semaphore {
+        &self.0.waiting
     }
 }
 
@@ -92,6 +109,7 @@ pub fn router(state: HttpState) -> Router {
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))
         .route("/problems/{code}", get(problem_page))
+        .method_not_allowed_fallback(other_method)
         .fallback(nothing_here)
         .with_state(state)
         .layer(edge::EdgeLayer { random })
@@ -103,9 +121,11 @@ async fn document() -> Response {
     ([(header::CONTENT_TYPE, json)], openapi::COMMITTED).into_response()
 }
 
-async fn problem_page(Path(code): Path<String>) -> Result<Html<String>, ApiError> {
-    let known = Code::parse(&code).map(|code| Html(code.page()));
-    known.ok_or_else(|| ApiError::new(Code::NotFound, "there is no such code"))
+async fn problem_page(code: Result<Path<String>, PathRejection>) -> Result<Html<String>, ApiError> {
+    let known = code.ok().and_then(|Path(code)| Code::parse(&code));
+    known
+        .map(|code| Html(code.page()))
+        .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such code"))
 }
 
 async fn nothing_here(request: Request) -> ApiError {
@@ -113,3 +133,12 @@ async fn nothing_here(request: Request) -> ApiError {
     let detail = "there is nothing at this address; mind the slash at the end";
     ApiError::new(Code::NotFound, detail)
 }
+
+async fn other_method(request: Request) -> ApiError {
+    read_body::discard(request.into_body()).await;
+    let detail = "the Allow header names the methods that this address takes";
+    ApiError::new(Code::MethodNotAllowed, detail)
+}
+
+#[cfg(test)]
+mod tests;

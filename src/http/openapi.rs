@@ -112,8 +112,9 @@ fn components() -> Components {
 }
 
 fn create_charge() -> Operation {
-    let created = charge("Accepted: the charge is stored and will be carried out. Accepted is not paid: read the charge until its `status` is no longer `in_progress`.")
-        .header("Location", location());
+    let created = charge(
+        "Accepted: the charge is stored and will be carried out. Accepted is not paid: read the charge until its `status` is no longer `in_progress`.",
+    );
     let replayed = charge("A duplicate: the same key and the same meaning. Nothing new was made; the charge as it stands now.")
         .header("Location", location())
         .header("Idempotent-Replayed", text_header("`true` on every answer to a duplicate, and on no other.", "true"));
@@ -127,6 +128,7 @@ fn create_charge() -> Operation {
         ))
         .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
         .parameter(idempotency_key())
+        .parameter(prefer())
         .parameter(request_id())
         .request_body(Some(charge_request()))
         .response("202", created.build())
@@ -162,6 +164,7 @@ fn get_charge() -> Operation {
         .description(Some("The charge as it stands now."))
         .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
         .parameter(id)
+        .parameter(prefer())
         .parameter(request_id())
         .response("200", charge("The charge.").build());
     with_problems(operation, &[Code::NotFound]).build()
@@ -211,6 +214,14 @@ fn charge(description: &str) -> ResponseBuilder {
         .description(description)
         .content("application/json", content)
         .header("X-Request-Id", request_id_header())
+        .header("Location", location())
+        .header(
+            "Preference-Applied",
+            text_header(
+                "The wait that was applied, if one was asked for.",
+                "wait=10",
+            ),
+        )
 }
 
 fn charge_request() -> RequestBody {
@@ -240,6 +251,19 @@ fn idempotency_key() -> Parameter {
                 .pattern(Some(r"^[!#-+\-.-\[\]-~]{1,255}$")),
         ))
         .example(Some(json!("order-42")))
+        .build()
+}
+
+fn prefer() -> Parameter {
+    ParameterBuilder::new()
+        .name("Prefer")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "`wait=N` (RFC 7240): hold the answer for up to N seconds, at most 30, until the charge is terminal or needs the customer. A bad value is ignored.",
+        ))
+        .schema(Some(text()))
+        .example(Some(json!("wait=10")))
         .build()
 }
 

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::body;
 use super::code::Code;
 use crate::db::DbError;
 use crate::domain::ids::ChargeId;
@@ -47,7 +48,7 @@ pub enum Place {
 impl From<Violation> for Fault {
     fn from(violation: Violation) -> Self {
         Self {
-            place: Place::Pointer(violation.pointer),
+            place: Place::Pointer(body::safe(violation.pointer)),
             rule: violation.rule,
             detail: violation.detail,
         }

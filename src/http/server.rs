@@ -86,7 +86,6 @@ fn builder(limits: ServerLimits) -> http1::Builder {
         .header_read_timeout(limits.head_read)
         // A client that shuts its sending side down still gets its answer.
         .half_close(true)
-        .pipeline_flush(true)
         .max_headers(MOST_HEADERS)
         .max_buf_size(MOST_BUFFERED);
     server
@@ -147,19 +146,117 @@ async fn serve_connection(
         ended = connection.as_mut() => Some(ended),
         () = shutdown.cancelled() => None,
     };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                biased;
-                ended = connection.as_mut() => ended,
-                () = closed.cancelled() => return,
-            }
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = closed.cancelled() => return,
         }
     };
     if let Err(error) = ended {
         // A peer that hangs up or speaks no HTTP: its own business.
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::{get, post};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
+    /// A server whose `/slow` answers once the notification has come.
+    async fn start(router: Router) -> (TcpStream, CancellationToken, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap());
+        let shutdown = CancellationToken::new();
+        let limits = ServerLimits {
+            head_read: Duration::from_millis(200),
+            grace: Duration::from_millis(200),
+            ..ServerLimits::default()
+        };
+        let server = tokio::spawn(serve(listener, router, limits, shutdown.clone()));
+        (stream.await.unwrap(), shutdown, server)
+    }
+
+    async fn read_all(mut stream: TcpStream) -> String {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_client_that_closes_its_sending_side_is_answered() {
+        let slow = get(|| async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            "done"
+        });
+        let (mut stream, ..) = start(Router::new().route("/slow", slow)).await;
+        let request = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert!(read_all(stream).await.ends_with("done"));
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_large_or_no_http_is_answered_before_the_connection_closes() {
+        let headers = "x: 1\r\n".repeat(MOST_HEADERS + 1);
+        let large = format!("GET / HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+        for (request, status) in [(large.as_str(), "431"), ("garbage\r\n\r\n", "400")] {
+            let (mut stream, ..) = start(Router::new()).await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let answer = read_all(stream).await;
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status}")),
+                "{answer}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_that_does_not_end_closes_the_connection() {
+        let (mut stream, ..) = start(Router::new()).await;
+        stream.write_all(b"GET / HT").await.unwrap();
+        assert_eq!(read_all(stream).await, "");
+    }
+
+    #[tokio::test]
+    async fn a_request_under_way_at_shutdown_is_answered_and_the_server_ends() {
+        let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, goes) = (Arc::clone(&begun), Arc::clone(&go));
+        let slow = post(move || async move {
+            begins.notify_one();
+            goes.notified().await;
+            "done"
+        });
+        let (mut stream, shutdown, server) = start(Router::new().route("/slow", slow)).await;
+        let request = b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        begun.notified().await;
+        shutdown.cancel();
+        go.notify_one();
+        assert!(read_all(stream).await.ends_with("done"));
+        server.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_outlasts_the_grace_is_cut_off() {
+        let begun = Arc::new(Notify::new());
+        let begins = Arc::clone(&begun);
+        let never = get(move || async move {
+            begins.notify_one();
+            std::future::pending::<()>().await;
+        });
+        let (mut stream, shutdown, server) = start(Router::new().route("/never", never)).await;
+        let request = b"GET /never HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        begun.notified().await;
+        shutdown.cancel();
+        server.await.unwrap();
+        assert_eq!(read_all(stream).await, "");
     }
 }

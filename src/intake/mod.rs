@@ -16,7 +16,8 @@ use crate::domain::idempotency::{Fingerprint, IdempotencyKey};
 use crate::domain::ids::{ChargeId, MerchantId};
 use crate::domain::request::ChargeRequest;
 use crate::random::Random;
-use batcher::{Accept, Entry, Fate};
+pub use batcher::Accept;
+use batcher::{Entry, Fate};
 
 /// A valid request, on its way to the books.
 #[derive(Clone, Debug)]
