@@ -19,30 +19,34 @@ pub(super) fn url(config: &Config) -> anyhow::Result<&DatabaseUrl> {
     })
 }
 
-/// A connection to a database that has this release's schema.
-pub(super) async fn connect(config: &Config) -> anyhow::Result<PgConnection> {
+/// A connection to a database of whatever schema.
+pub(super) async fn open(config: &Config) -> anyhow::Result<PgConnection> {
     let url = url(config)?;
     let limits = config.database.session_limits();
     let options = connect_options(url.options(), limits, Durability::Durable);
     let connecting = PgConnection::connect_with(&options);
-    let mut connection = tokio::time::timeout(limits.connect_timeout, connecting)
+    tokio::time::timeout(limits.connect_timeout, connecting)
         .await
         .map_err(anyhow::Error::from)
         .and_then(|connected| connected.map_err(anyhow::Error::from))
-        .with_context(|| unreachable(url))?;
-    let pending = migrations::pending(&mut connection).await?;
-    if pending.is_empty() {
-        Ok(connection)
-    } else {
-        Err(Hinted::new(
-            format!("the database lacks {} migrations", pending.len()),
-            "run `payonce migrate`",
-        )
-        .into())
-    }
+        .with_context(|| unreachable(url))
 }
 
-pub(super) fn unreachable(url: &DatabaseUrl) -> Hinted {
+/// A connection to a database that has this release's schema.
+pub(super) async fn connect(config: &Config) -> anyhow::Result<PgConnection> {
+    let mut connection = open(config).await?;
+    let pending = migrations::pending(&mut connection).await?;
+    if pending.is_empty() {
+        return Ok(connection);
+    }
+    Err(Hinted::new(
+        "the database has not this release's schema",
+        "run `payonce migrate`",
+    )
+    .into())
+}
+
+fn unreachable(url: &DatabaseUrl) -> Hinted {
     Hinted::new(
         format!("{url} can't be reached"),
         "check that Postgres runs there and that DATABASE_URL is right",

@@ -1,10 +1,8 @@
 //! `payonce migrate`.
 
-use anyhow::Context;
 use clap::Args;
 use sqlx::Connection;
 use sqlx::migrate::MigrateError;
-use sqlx::postgres::PgConnection;
 
 use super::database;
 use super::output::{self, Hinted};
@@ -21,16 +19,13 @@ impl Migrate {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let config = self.settings.load()?;
         let url = database::url(&config)?;
-        let mut connection = PgConnection::connect_with(url.options())
-            .await
-            .with_context(|| database::unreachable(url))?;
+        let mut connection = database::open(&config).await?;
         let pending = migrations::pending(&mut connection).await?;
         connection.close().await?;
         migrations::migrate(url.options()).await.map_err(hinted)?;
         output::message(match pending.len() {
             0 => format!("{url} is up to date"),
-            1 => format!("{url} is up to date: 1 migration was applied"),
-            count => format!("{url} is up to date: {count} migrations were applied"),
+            missing => format!("{url} is up to date; missing before: {missing}"),
         });
         Ok(())
     }

@@ -24,10 +24,24 @@ pub(super) fn message(text: impl fmt::Display) {
 
 /// What went wrong, why, and what to do.
 pub(super) fn failure(error: &anyhow::Error) {
-    message(format_args!("error: {error:#}"));
+    message(format_args!("error: {}", causes(error)));
     if let Some(hinted) = error.downcast_ref::<Hinted>() {
         message(format_args!("hint: {}", hinted.hint));
     }
+}
+
+/// The error and its causes. Some libraries repeat the cause in their own text: it is told once.
+fn causes(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 /// An error, or the context of one, with what to do about it.
@@ -104,7 +118,15 @@ mod tests {
         let context = anyhow::anyhow!("cause").context(Hinted::new("no", "do"));
         for error in [plain, context] {
             assert_eq!(error.downcast_ref::<Hinted>().unwrap().hint, "do");
-            assert!(format!("{error:#}").starts_with("no"));
+            assert!(causes(&error).starts_with("no"));
         }
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::anyhow!("refused")
+            .context("lost: refused")
+            .context("no");
+        assert_eq!(causes(&error), "no: lost: refused");
     }
 }

@@ -52,3 +52,30 @@ pub async fn pending(connection: &mut PgConnection) -> Result<Vec<i64>, DbError>
         .filter(|version| !applied.contains(version))
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded_postgres::{EmbeddedPostgres, Options};
+
+    #[tokio::test]
+    async fn several_processes_migrate_at_once_and_all_succeed() {
+        let postgres = EmbeddedPostgres::start(Options::throw_away())
+            .await
+            .unwrap();
+        postgres.ensure_database("books").await.unwrap();
+        let options: PgConnectOptions = postgres.url("books").parse().unwrap();
+        // A limit of the role's must not end the wait for the others.
+        let hasty = options.clone().options([("lock_timeout", "1ms")]);
+        let mut connection = PgConnection::connect_with(&options).await.unwrap();
+        assert_eq!(
+            pending(&mut connection).await.unwrap().len(),
+            MIGRATOR.iter().count()
+        );
+        let all = [&options, &hasty, &options, &hasty].map(migrate);
+        for done in futures_util::future::join_all(all).await {
+            done.unwrap();
+        }
+        assert!(pending(&mut connection).await.unwrap().is_empty());
+    }
+}
