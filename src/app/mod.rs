@@ -312,7 +312,7 @@ fn stripe(config: &Config) -> Result<Stripe, AppError> {
         secret_key: SecretKey::parse(secret.reveal()).map_err(|_| AppError::SecretKey)?,
         api_version: settings.api_version.clone(),
         timeout: settings.timeout,
-        connect_timeout: settings.connect_timeout,
+        connect_timeout: settings.connect_timeout.min(settings.timeout / 2),
         pool_idle: settings.pool_idle,
         find_pages: settings.find_pages,
     })?)

@@ -118,7 +118,8 @@ impl Worker {
             queue: self.permits.max(self.batch_items),
             items: self.batch_items,
             bytes: Self::BATCH_BYTES,
-            give_up_after: self.completion_timeout,
+            // Later than this somebody else has the job, and looks for itself.
+            give_up_after: self.lease,
         }
     }
 

@@ -222,7 +222,7 @@ const BASE: &str = "PAYONCE__PROVIDER__STRIPE__BASE_URL";
 
 /// Settings that break one relation, and the key that is told.
 const RELATIONS: &[(&[(&str, &str)], &str)] = &[
-    (&[("PAYONCE__WORKER__LEASE", "155s")], "worker.lease"),
+    (&[("PAYONCE__WORKER__LEASE", "93s")], "worker.lease"),
     (
         &[("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "80s")],
         "worker.lease",
@@ -299,9 +299,18 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
         "provider.mode",
     ),
     (&[(KEY, "pk_test_x")], "provider.stripe.secret_key"),
-    (&[(BASE, "http://example.com")], "provider.stripe.base_url"),
     (
-        &[(BASE, "http://localhost.example.com")],
+        &[
+            (BASE, "http://example.com"),
+            ("PAYONCE__PROVIDER__MODE", "live"),
+        ],
+        "provider.stripe.base_url",
+    ),
+    (
+        &[
+            (BASE, "http://localhost.example.com"),
+            ("PAYONCE__PROVIDER__MODE", "live"),
+        ],
         "provider.stripe.base_url",
     ),
     (&[(BASE, "api.stripe.com")], "provider.stripe.base_url"),

@@ -112,13 +112,13 @@ impl Rig {
 
     /// What a client is told of `verdict`.
     async fn told(&self, verdict: Result<Verdict, IntakeError>) -> Response<Body> {
-        let state = self.state.clone();
-        let told = async move || {
-            charges::accepted_response(&state, &HeaderMap::new(), charges::judge_verdict(verdict)?)
-                .await
+        let told = async {
+            let accepted = charges::judge_verdict(verdict)?;
+            charges::accepted_response(&self.state, &HeaderMap::new(), accepted).await
         };
-        let verdict = std::sync::Mutex::new(Some(told));
-        let route = post(async move || (verdict.lock().unwrap().take().unwrap())().await);
+        let response = std::sync::Mutex::new(Some(told.await.into_response()));
+        let response = Arc::new(response);
+        let route = post(move || async move { response.lock().unwrap().take().unwrap() });
         let router = Router::new().route("/v1/charges", route);
         let router = router.layer(edge::EdgeLayer {
             random: Random::from_seed(7),

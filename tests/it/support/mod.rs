@@ -6,9 +6,8 @@ pub mod ledger;
 pub mod process;
 pub mod service;
 
-pub use client::{Answer, Client, charge_body};
-pub use ledger::Ledger;
-pub use service::{TestService, TestSettings};
+pub use client::charge_body;
+pub use service::TestService;
 
 use std::time::Duration;
 
