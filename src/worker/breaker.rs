@@ -30,6 +30,8 @@ struct State {
     bad_in_a_row: u32,
     /// `Some` while open: when the next probe may go.
     next_probe: Option<Instant>,
+    /// Whether a probe is under way.
+    probing: bool,
     pause: Duration,
 }
 
@@ -49,6 +51,7 @@ impl Breaker {
             state: Mutex::new(State {
                 bad_in_a_row: 0,
                 next_probe: None,
+                probing: false,
                 pause: limits.base,
             }),
         }
@@ -61,7 +64,9 @@ impl Breaker {
             None => Allowance::All,
             Some(at) if now < at => Allowance::NoneBefore(at),
             Some(_) => {
+                // Should this one never answer, another goes after a pause.
                 state.next_probe = Some(now + state.pause);
+                state.probing = true;
                 Allowance::Probe
             }
         }
@@ -72,6 +77,7 @@ impl Breaker {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.next_probe.is_some() {
             state.next_probe = Some(now);
+            state.probing = false;
         }
     }
 
@@ -84,6 +90,7 @@ impl Breaker {
                 state.bad_in_a_row = 0;
                 state.pause = self.limits.base;
                 state.next_probe = None;
+                state.probing = false;
                 was_open.then_some(Change::Closed)
             }
             Health::Throttled(retry_after) => {
@@ -106,16 +113,13 @@ impl Breaker {
 
     fn open(&self, state: &mut State, now: Instant) -> Option<Change> {
         let was_open = state.next_probe.is_some();
-        if was_open
-            && state
-                .next_probe
-                .is_some_and(|at| at > now + state.pause / 2)
-        {
+        if was_open && !state.probing {
             // Late answers of calls that went out before it opened say nothing new.
             return None;
         }
         if was_open {
             state.pause = (state.pause * 2).min(self.limits.cap);
+            state.probing = false;
         }
         state.next_probe = Some(now + state.pause);
         (!was_open).then_some(Change::Opened)
