@@ -6,7 +6,9 @@
     clippy::panic,
     reason = "a test that can't go on fails"
 )]
+#![expect(unreachable_pub, reason = "everything here is of one binary")]
 
 mod support;
 
+mod dev;
 mod main_path;

@@ -12,7 +12,7 @@ use super::client::http;
 pub struct Ledger {
     http: reqwest::Client,
     pub address: SocketAddr,
-    _running: DropGuard,
+    _running: Option<DropGuard>,
 }
 
 impl Ledger {
@@ -25,7 +25,16 @@ impl Ledger {
         Self {
             http: http(),
             address,
-            _running: stop.drop_guard(),
+            _running: Some(stop.drop_guard()),
+        }
+    }
+
+    /// The simulator of another process.
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            http: http(),
+            address,
+            _running: None,
         }
     }
 
