@@ -22,6 +22,8 @@ pub struct Claimed {
     pub payload: serde_json::Value,
     pub progress: Progress,
     pub created_at: OffsetDateTime,
+    /// The client asked for a cancel.
+    pub cancel_requested: bool,
     /// The database's clock at the claim.
     pub claimed_at: OffsetDateTime,
 }
@@ -79,6 +81,7 @@ pub async fn claim(
                 .map_err(unclaimable)?,
             },
             created_at: row.created_at,
+            cancel_requested: row.cancel_requested,
             claimed_at: row.claimed_at,
         })
     });

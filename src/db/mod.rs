@@ -3,6 +3,7 @@
 
 pub mod api_keys;
 pub mod attempt;
+pub mod cancel;
 pub mod charge_events;
 pub mod charges;
 pub mod claim;

@@ -74,14 +74,20 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let principal = state.auth().authenticate(&headers).await?;
-    let absent = || ApiError::new(Code::NotFound, "there is no such charge");
-    let id: ChargeId = id
-        .ok()
-        .and_then(|Path(id)| id.parse().ok())
-        .ok_or_else(absent)?;
+    let id = path_id(id)?;
     let charge = read(&state, principal.merchant, id).await?;
     let charge = Box::new(charge.ok_or_else(absent)?);
     settled_response(&state, &headers, StatusCode::OK, charge).await
+}
+
+pub(super) fn absent() -> ApiError {
+    ApiError::new(Code::NotFound, "there is no such charge")
+}
+
+/// The charge that a path names; what is no id names none.
+pub(super) fn path_id(id: Result<Path<String>, PathRejection>) -> Result<ChargeId, ApiError> {
+    let id = id.ok().and_then(|Path(id)| id.parse().ok());
+    id.ok_or_else(absent)
 }
 
 /// Who asks, under which key, and whether the body is of the type that is taken.
@@ -249,7 +255,7 @@ pub(super) async fn read(
 }
 
 /// The charge, after the wait that the client asked for.
-async fn settled_response(
+pub(super) async fn settled_response(
     state: &HttpState,
     headers: &HeaderMap,
     status: StatusCode,

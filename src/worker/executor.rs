@@ -17,9 +17,11 @@ use super::stored::{Start, Started, StoreObject};
 use crate::batch::{Queue, Refusal};
 use crate::completion::{Completion, Ending, Hold, Settled, Settlement};
 use crate::db::claim::Claimed;
-use crate::domain::charge::{Failure, InvalidTransition, Progress, State, StoredObject};
+use crate::domain::charge::{InvalidTransition, Progress, State, StoredObject};
 use crate::domain::ids::ProviderChargeId;
-use crate::domain::outcome::{self, Alert, Answer, Asked, Certainty, Context, Health, Phase, Step};
+use crate::domain::outcome::{
+    self, Alert, Answer, Asked, Certainty, Context, Health, Phase, Reason, Step,
+};
 use crate::domain::request::Instruction;
 use crate::domain::retry::{Pace, RetryPolicy};
 use crate::provider::{Found, Provider, Reply};
@@ -64,8 +66,9 @@ struct Run<'a> {
     created_at: OffsetDateTime,
     /// Until when calls may still begin: set before the claim, so that a lease can't be shorter than it seems.
     deadline: Instant,
+    cancel_requested: bool,
     /// Why the object is being canceled.
-    canceling: Option<Failure>,
+    canceling: Option<Reason>,
     request_id: Option<String>,
     /// In a word.
     last_answer: &'static str,
@@ -95,6 +98,13 @@ impl<P: Provider> Executor<P> {
         };
         if claimed.progress.state.is_terminal() {
             return self.settle(hold, Ending::Discard).await;
+        }
+        if claimed.cancel_requested
+            && let Some(proof) = outcome::nothing_was_executed(&claimed.progress)
+            && let Ok(progress) = claimed.progress.clone().cancel(proof)
+        {
+            let detail = json!({ "before": "anything was executed" });
+            return self.settle(hold, Ending::Finish { progress, detail }).await;
         }
         let instruction: Instruction<'static> = match serde_json::from_value(claimed.payload) {
             Ok(instruction) => instruction,
@@ -142,6 +152,7 @@ impl<P: Provider> Executor<P> {
             claimed_at: claimed.claimed_at,
             created_at: claimed.created_at,
             deadline,
+            cancel_requested: claimed.cancel_requested,
             canceling: None,
             request_id: None,
             last_answer: "",
@@ -319,6 +330,7 @@ impl<P: Provider> Executor<P> {
         let context = Context {
             asked: &run.asked,
             canceling: run.canceling.as_ref(),
+            cancel_requested: run.cancel_requested,
             action_expired,
         };
         outcome::decide(phase, reply.answer, context)
@@ -335,9 +347,9 @@ impl<P: Provider> Executor<P> {
                 Some(object) => Next::Call(Call::Read(object.id.clone())),
                 None => Next::Call(Call::Prepare),
             },
-            Step::Cancel(failure) => match &run.progress.object {
+            Step::Cancel(reason) => match &run.progress.object {
                 Some(object) => {
-                    run.canceling = Some(failure);
+                    run.canceling = Some(reason);
                     Next::Call(Call::Cancel(object.id.clone()))
                 }
                 None => Next::Call(Call::Prepare),
@@ -354,6 +366,7 @@ impl<P: Provider> Executor<P> {
                 self.end_with(run, |progress| progress.fail(failure, proof))
                     .await
             }
+            Step::Canceled(proof) => self.end_with(run, |progress| progress.cancel(proof)).await,
             Step::Wait {
                 certainty,
                 pace,
@@ -504,10 +517,17 @@ impl<P: Provider> Executor<P> {
     }
 
     async fn settle(&self, hold: Hold, ending: Ending) -> Ran {
-        let finishing = matches!(ending, Ending::Finish { .. });
+        let changing = matches!(
+            ending,
+            Ending::Finish { .. }
+                | Ending::Wait {
+                    progress: Some(_),
+                    ..
+                }
+        );
         match self.completion.settle(Settlement { hold, ending }).await {
             Ok(settled) => {
-                if settled == Settled::LeaseLost && finishing {
+                if settled == Settled::LeaseLost && changing {
                     return self.give_back(hold).await;
                 }
                 if settled == Settled::Disputed {

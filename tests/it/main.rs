@@ -10,5 +10,6 @@
 
 mod support;
 
+mod cancels;
 mod dev;
 mod main_path;

@@ -48,6 +48,7 @@ fn answered(phase: Phase, answer: Answer) -> Step {
         Context {
             asked: &asked(),
             canceling: None,
+            cancel_requested: false,
             action_expired: false,
         },
     )
@@ -177,7 +178,8 @@ fn a_canceled_object_fails_the_charge_for_the_reason_it_was_canceled_for() {
     }
     let context = Context {
         asked: &asked(),
-        canceling: Some(&reason()),
+        canceling: Some(&Reason::Failed(reason())),
+        cancel_requested: false,
         action_expired: false,
     };
     let canceled = Answer::Object {
@@ -210,7 +212,7 @@ fn a_decline_is_canceled_before_it_is_failed() {
     };
     assert_eq!(
         answered(Phase::Execute, refused(false)),
-        Step::Cancel(reason())
+        Step::Cancel(Reason::Failed(reason()))
     );
     let declined = Object {
         failure: Some(reason()),
@@ -219,7 +221,7 @@ fn a_decline_is_canceled_before_it_is_failed() {
     for phase in [Phase::Execute, Phase::Read] {
         assert_eq!(
             showed(phase, declined.clone(), false),
-            Step::Cancel(reason())
+            Step::Cancel(Reason::Failed(reason()))
         );
     }
 }
@@ -279,6 +281,7 @@ fn the_customers_turn_is_shown_and_polled_slowly_until_it_expires() {
     let context = Context {
         asked: &asked(),
         canceling: None,
+        cancel_requested: false,
         action_expired: true,
     };
     let answer = Answer::Object {
@@ -286,10 +289,12 @@ fn the_customers_turn_is_shown_and_polled_slowly_until_it_expires() {
         replayed: false,
     };
     assert!(
-        matches!(decide(Phase::Read, answer, context), Step::Cancel(f) if f.code == "authentication_expired")
+        matches!(decide(Phase::Read, answer, context), Step::Cancel(Reason::Failed(f)) if f.code == "authentication_expired")
     );
     let nowhere = showed(Phase::Execute, object(ObjectStatus::RequiresAction), false);
-    assert!(matches!(nowhere, Step::Cancel(f) if f.code == "authentication_required"));
+    assert!(
+        matches!(nowhere, Step::Cancel(Reason::Failed(f)) if f.code == "authentication_required")
+    );
 }
 
 #[test]
@@ -514,5 +519,51 @@ fn certainty_is_sticky() {
     assert_eq!(
         Certainty::Unprepared.state_after(&State::Pending),
         State::Processing { sent: false }
+    );
+}
+
+#[test]
+fn a_cancel_that_the_client_asked_for_is_sent_instead_of_execute_and_ends_as_canceled() {
+    let asked = asked();
+    let context = Context {
+        asked: &asked,
+        canceling: None,
+        cancel_requested: true,
+        action_expired: false,
+    };
+    let read = |object| {
+        decide(
+            Phase::Read,
+            Answer::Object {
+                object,
+                replayed: false,
+            },
+            context,
+        )
+    };
+    let acting = Object {
+        next_url: Some("https://example.com".to_owned()),
+        ..object(ObjectStatus::RequiresAction)
+    };
+    assert_eq!(
+        read(object(ObjectStatus::RequiresConfirmation)),
+        Step::Cancel(Reason::Client)
+    );
+    assert_eq!(read(acting), Step::Cancel(Reason::Client));
+    assert!(matches!(
+        read(object(ObjectStatus::Canceled)),
+        Step::Canceled(_)
+    ));
+    // Money that moved has moved, and a decline stays a decline.
+    assert_eq!(read(object(ObjectStatus::Succeeded)), Step::Succeed(id()));
+    let declined = Object {
+        failure: Some(reason()),
+        ..object(ObjectStatus::Canceled)
+    };
+    assert!(matches!(read(declined), Step::Fail(failure, _) if failure == reason()));
+    // The bank decides.
+    assert_eq!(
+        read(object(ObjectStatus::Processing)),
+        waits(Certainty::ProvidersTurn, Pace::Slow)
     );
 }

@@ -102,6 +102,12 @@ impl Client {
         answer(request.send().await.unwrap()).await.unwrap()
     }
 
+    pub async fn cancel(&self, id: &str) -> Answer {
+        let url = format!("{}/v1/charges/{id}/cancel", self.base);
+        let request = self.http.post(url).bearer_auth(&self.token);
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
     pub async fn show(&self, id: &str) -> Answer {
         self.get(&format!("/v1/charges/{id}")).await
     }
