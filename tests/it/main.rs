@@ -6,6 +6,10 @@
     clippy::panic,
     reason = "a test that can't go on fails"
 )]
+#![expect(
+    unreachable_pub,
+    reason = "pub says what support offers; nothing of a test binary can be reached"
+)]
 
 mod support;
 
