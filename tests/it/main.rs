@@ -13,4 +13,5 @@
 
 mod support;
 
+mod intake;
 mod main_path;
