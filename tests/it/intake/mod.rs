@@ -1,6 +1,7 @@
 //! How charges are taken in: each point of the design's intake, in front of a database that does what databases do.
 
 mod batches;
+mod blocked;
 mod races;
 
 use std::sync::Arc;
