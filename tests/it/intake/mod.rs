@@ -2,6 +2,8 @@
 
 mod batches;
 mod blocked;
+mod lost_replies;
+mod outages;
 mod races;
 
 use std::sync::Arc;
