@@ -5,6 +5,7 @@ mod blocked;
 mod lost_replies;
 mod outages;
 mod races;
+mod replays;
 
 use std::sync::Arc;
 
