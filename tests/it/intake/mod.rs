@@ -2,6 +2,7 @@
 
 mod batches;
 mod blocked;
+mod clients;
 mod lost_replies;
 mod outages;
 mod races;
