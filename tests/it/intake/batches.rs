@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use payonce::intake::{IntakeError, Verdict};
 
 use super::{API, body, draft, one_made_it};
+use crate::support::database_proxy::{DatabaseProxy, INSERT_BATCH};
 use crate::support::{TestService, charge_body};
 
 /// Two replicas insert the same keys in opposite orders at once.
@@ -66,7 +67,8 @@ async fn a_deadlock_or_serialization_failure_repeats_the_statement_alone() {
 #[tokio::test]
 async fn of_one_key_in_one_batch_the_first_wins_and_the_others_are_judged_by_it() {
     let service = TestService::new().await;
-    let intake = service.intake(&service.database_url);
+    let proxy = DatabaseProxy::start(&service.database_url).await;
+    let intake = service.intake(proxy.url());
     let batch = [
         ("twice", draft(1000)),
         ("thrice", draft(1000)),
@@ -95,6 +97,7 @@ async fn of_one_key_in_one_batch_the_first_wins_and_the_others_are_judged_by_it(
         (twice.id, thrice.id, thrice.id)
     );
     assert_eq!(*differences, ["#/amount"]);
+    assert_eq!(proxy.executions(INSERT_BATCH), 1);
     assert_eq!(service.stored().await, 3);
     service.finish().await;
 }

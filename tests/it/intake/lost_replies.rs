@@ -5,9 +5,9 @@ use futures_util::future::join_all;
 use payonce::intake::Verdict;
 
 use super::{API, asks_to_retry, body, draft};
-use crate::support::TestService;
 use crate::support::database_proxy::{DatabaseProxy, Fault, INSERT_BATCH, READ_WINNERS};
 use crate::support::service::{Running, TestSettings};
+use crate::support::{TestService, until};
 
 /// A silent connection is given up long before the batch is.
 const QUICK: TestSettings<'_> = &[
@@ -144,7 +144,15 @@ async fn a_statement_that_arrives_late_makes_no_second_charge() {
     let answer = api.client.charge("k1", &body(1000)).await;
     late.struck().await;
     assert_eq!(answer.status, 202);
+    let sessions = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'payonce'";
+    let before = service.count(sessions).await;
     late.release();
+    // Its session, which nobody speaks to any more, ends after it.
+    until("the late statement was executed", async || {
+        (service.count(sessions).await == before - 1).then_some(())
+    })
+    .await;
     let again = api.client.charge("k1", &body(1000)).await;
     assert_eq!(again.status, 200);
     assert_eq!(service.stored().await, 1);
