@@ -22,7 +22,7 @@ use crate::domain::charge::Charge;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId};
 use crate::domain::request::{ChargeRequest, Draft, Violation};
-use crate::intake::{IntakeError, Submission, Verdict};
+use crate::intake::{self, IntakeError, Submission, Verdict};
 
 pub(super) async fn create(
     State(state): State<HttpState>,
@@ -215,13 +215,7 @@ async fn replay_or_refuse(
     let Some(charge) = found else {
         return Err(ApiError::invalid_request(violations));
     };
-    if charge.fingerprint.matches(draft) == Some(true) {
-        return Ok(Accepted {
-            charge: Box::new(charge),
-            is_new: false,
-        });
-    }
-    Err(reused(charge.id, charge.request.differences(draft)))
+    judge_verdict(Ok(intake::judge(Box::new(charge), draft)))
 }
 
 fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {

@@ -6,10 +6,14 @@
     clippy::panic,
     reason = "a test that can't go on fails"
 )]
-#![expect(unreachable_pub, reason = "everything here is of one binary")]
+#![expect(
+    unreachable_pub,
+    reason = "pub says what support offers; nothing of a test binary can be reached"
+)]
 
 mod support;
 
 mod cancels;
 mod dev;
+mod intake;
 mod main_path;

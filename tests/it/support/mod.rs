@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod cluster;
+pub mod database_proxy;
 pub mod ledger;
 pub mod process;
 pub mod service;
