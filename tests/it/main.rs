@@ -6,7 +6,12 @@
     clippy::panic,
     reason = "a test that can't go on fails"
 )]
+#![expect(
+    unreachable_pub,
+    reason = "one crate in many files: pub says what a file offers the others"
+)]
 
 mod support;
 
+mod crashes;
 mod main_path;

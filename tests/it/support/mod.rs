@@ -1,5 +1,6 @@
 //! What every test needs: a database of its own, a simulator of its own, and the service in this process or in others.
 
+pub mod books;
 pub mod client;
 pub mod cluster;
 pub mod ledger;
