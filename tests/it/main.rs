@@ -14,4 +14,5 @@
 mod support;
 
 mod crashes;
+mod fencing;
 mod main_path;

@@ -5,6 +5,7 @@ pub mod client;
 pub mod cluster;
 pub mod ledger;
 pub mod process;
+pub mod provider_proxy;
 pub mod service;
 
 pub use client::charge_body;
