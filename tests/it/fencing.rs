@@ -481,6 +481,61 @@ async fn a_stalled_workers_success_is_written_and_its_failure_is_not() {
     service.check_books().await;
 }
 
+/// Two jobs of one charge, in one statement, each with an object of its own: one object is stored, and only its holder
+/// may execute.
+#[tokio::test]
+async fn of_two_objects_for_one_charge_in_one_batch_only_the_stored_one_may_be_executed() {
+    let service = TestService::new().await;
+    let (id, hand) = (accepted(&service).await, Hand::new(&service));
+    duplicate_the_job(&service).await;
+    let jobs = hand.claim(&service).await;
+    let objects = [
+        hand.prepare(&jobs[0], &id).await,
+        hand.prepare(&jobs[1], &format!("{id}-p1")).await,
+    ];
+    let starts = [jobs[0].start(&objects[0]), jobs[1].start(&objects[1])];
+    let started = hand.start(&service, &starts).await;
+    let yes = started
+        .iter()
+        .position(|started| *started == Started::Yes)
+        .unwrap();
+    assert_eq!(started[1 - yes], Started::No);
+    let stored: String = sqlx::query_scalar("SELECT provider_charge_id FROM charges WHERE id = $1")
+        .bind(uuid_of(&id))
+        .fetch_one(&service.books)
+        .await
+        .unwrap();
+    assert_eq!(stored, objects[yes].id.as_str());
+    let winner = jobs[yes].clone().started(&objects[yes]);
+    hand.execute(&winner, &objects[yes]).await;
+    let late = Settlement {
+        hold: jobs[1 - yes].hold,
+        ending: Ending::Discard,
+    };
+    hand.settle(&service, &[winner.succeeds(&objects[yes]), late])
+        .await;
+    service.check_books().await;
+}
+
+/// Both holders of a doubled job learn of the same success, and it is written by one statement.
+#[tokio::test]
+async fn two_jobs_of_one_charge_that_end_in_one_batch_are_both_gone() {
+    let service = TestService::new().await;
+    let (id, hand) = (accepted(&service).await, Hand::new(&service));
+    duplicate_the_job(&service).await;
+    let jobs = hand.claim(&service).await;
+    let object = hand.prepare(&jobs[0], &id).await;
+    hand.start(&service, &[jobs[0].start(&object)]).await;
+    let started: Vec<_> = jobs.into_iter().map(|job| job.started(&object)).collect();
+    hand.execute(&started[0], &object).await;
+    let settlements = [started[0].succeeds(&object), started[1].succeeds(&object)];
+    assert_eq!(
+        hand.settle(&service, &settlements).await,
+        [Settled::Applied, Settled::AlreadySettled]
+    );
+    service.check_books().await;
+}
+
 #[tokio::test]
 async fn a_job_that_was_doubled_charges_once_and_both_rows_go() {
     let service = TestService::new().await;
