@@ -1,10 +1,12 @@
 //! What every test needs: a database of its own, a simulator of its own, and the service in this process or in others.
 
+pub mod books;
 pub mod client;
 pub mod cluster;
 pub mod database_proxy;
 pub mod ledger;
 pub mod process;
+pub mod provider_proxy;
 pub mod service;
 
 pub use client::charge_body;
