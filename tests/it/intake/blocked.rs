@@ -92,14 +92,11 @@ async fn while_the_table_is_locked_everybody_is_answered_in_time() {
         .unwrap();
     let keys: Vec<String> = (0..200).map(|n| format!("k{n}")).collect();
     let body = body(1000);
-    let started = std::time::Instant::now();
     let answers = join_all(keys.iter().map(|key| api.client.charge(key, &body))).await;
-    let took = started.elapsed();
+    // Not in time would be acceptance_unknown, from the HTTP side that waits no longer.
     for answer in &answers {
         asks_to_retry(answer, "unavailable");
     }
-    // A batch under way when they came, their own, and a slow machine.
-    assert!(took.as_secs() < 5, "{took:?}");
     lock.rollback().await.unwrap();
     assert_eq!(service.stored().await, 0);
     let answers = join_all(keys.iter().map(|key| api.client.charge(key, &body))).await;

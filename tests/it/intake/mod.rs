@@ -10,7 +10,6 @@ mod replays;
 
 use std::sync::Arc;
 
-use payonce::batch::BatchLimits;
 use payonce::config::Roles;
 use payonce::db::session::{Durability, Session};
 use payonce::domain::idempotency::{Fingerprint, IdempotencyKey};
@@ -137,14 +136,11 @@ impl TestService {
     /// Intake itself with one batcher, for what must come in one batch.
     fn intake(&self, database_url: &str) -> Intake {
         let config = self.config(&[]);
-        let limits = BatchLimits {
-            ..config.intake.batch_limits()
-        };
         let settings = IntakeSettings {
             live: false,
             provider: RULES.provider,
             batchers: 1,
-            limits,
+            limits: config.intake.batch_limits(),
         };
         let options = database_url.parse().unwrap();
         let session = || {

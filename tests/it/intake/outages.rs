@@ -105,6 +105,6 @@ async fn timed(client: &Client, key: &str) -> crate::support::client::Answer {
     let started = Instant::now();
     let answer = client.charge(key, &body(1000)).await;
     // A second of trying, and a slow machine.
-    assert!(started.elapsed() < Duration::from_secs(5), "{key}");
+    assert!(started.elapsed() < Duration::from_secs(9), "{key}");
     answer
 }
