@@ -9,7 +9,9 @@ use payonce::config::Roles;
 use payonce::db::claim::{self, Claimed};
 use payonce::domain::charge::{Advice, Failure, Progress, StoredObject};
 use payonce::domain::ids::LeaseToken;
-use payonce::domain::outcome::{self, Answer, Asked, Context, Object, ObjectStatus, Phase, Step};
+use payonce::domain::outcome::{
+    self, Answer, Asked, Context, Object, ObjectStatus, Phase, Reason, Step,
+};
 use payonce::domain::request::Instruction;
 use payonce::provider::Provider;
 use payonce::provider::stripe::{SecretKey, Stripe, StripeSettings};
@@ -390,9 +392,11 @@ impl Held {
             object: canceled,
             replayed: false,
         };
+        let reason = Reason::Failed(failure);
         let context = Context {
             asked: &asked,
-            canceling: Some(&failure),
+            canceling: Some(&reason),
+            cancel_requested: false,
             action_expired: false,
         };
         let Step::Fail(failure, proof) = outcome::decide(Phase::Cancel, answer, context) else {
