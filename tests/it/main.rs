@@ -16,3 +16,7 @@ mod support;
 mod crashes;
 mod fencing;
 mod main_path;
+mod provider_answers;
+mod provider_faults;
+mod provider_unreachable;
+mod reconciler;
