@@ -321,6 +321,8 @@ fn from_object(phase: Phase, object: Object, replayed: bool, context: Context<'_
                 .canceling
                 .cloned()
                 .or(object.failure)
+                // Canceled by a run that ended before it could say why.
+                .or_else(|| context.action_expired.then(authentication_expired))
                 .unwrap_or_else(canceled_at_the_provider);
             Step::Fail(failure, CanMoveNoMore(()))
         }

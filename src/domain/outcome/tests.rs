@@ -399,6 +399,22 @@ fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_er
 }
 
 #[test]
+fn an_object_canceled_after_the_customers_time_fails_for_that() {
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        action_expired: true,
+    };
+    let canceled = Answer::Object {
+        object: object(ObjectStatus::Canceled),
+        replayed: false,
+    };
+    assert!(
+        matches!(decide(Phase::Read, canceled, context), Step::Fail(f, _) if f.code == "authentication_expired")
+    );
+}
+
+#[test]
 fn anything_unclear_after_prepare_is_unknown_and_never_failed() {
     for reason in UNCLEAR {
         for phase in AFTER_PREPARE {
