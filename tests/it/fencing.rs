@@ -368,6 +368,7 @@ impl Held {
             asked: &asked,
             canceling: Some(&failure),
             action_expired: false,
+            looked: false,
         };
         let Step::Fail(failure, proof) = outcome::decide(Phase::Cancel, answer, context) else {
             panic!("a canceled object fails")

@@ -242,3 +242,90 @@ async fn a_charge_whose_rows_were_lost_comes_out_as_before_inside_the_key_window
     running.stop().await;
     service.check_books().await;
 }
+
+/// A release between two attempts says prepare in other words. The key belongs to the earlier request, and repeating the
+/// later one under it would be refused for as long as the key lives.
+#[tokio::test]
+async fn a_prepare_whose_key_another_request_has_looks_and_adopts_what_that_made() {
+    let service = TestService::new().await;
+    service.ledger.hold("prepare", "after").await;
+    let process = service.spawn(WHOLE, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    service.leases_run_out().await;
+    say_it_in_other_words(&service).await;
+
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    assert_eq!(service.ledger.objects().await.len(), 1);
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// The earlier request made nothing: the provider keeps an error of its own under the key.
+#[tokio::test]
+async fn a_prepare_whose_key_another_request_has_takes_a_new_key_once_a_look_found_nothing() {
+    let service = TestService::new().await;
+    service
+        .ledger
+        .settings(json!({"rates": {"prepare.error_500_before_charge": 1.0}}))
+        .await;
+    service.ledger.hold("prepare", "after").await;
+    let process = service.spawn(WHOLE, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    service.ledger.settings(json!({})).await;
+    service.leases_run_out().await;
+    say_it_in_other_words(&service).await;
+
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    let keys = service.ledger.prepare_keys().await;
+    assert_eq!(keys.last(), Some(&format!("{id}-p1")), "{keys:?}");
+    running.stop().await;
+    service.check_books().await;
+}
+
+async fn say_it_in_other_words(service: &TestService) {
+    sqlx::query(r#"UPDATE outbox SET payload = payload || '{"description": "in other words"}'"#)
+        .execute(&service.books)
+        .await
+        .unwrap();
+}
+
+/// The rows of a completed charge were lost, and hours later its key comes back with another amount: what was charged
+/// under it is found, and nothing more is charged.
+#[tokio::test]
+async fn a_lost_key_that_comes_back_with_another_amount_is_a_discrepancy_and_charges_nothing() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let mut body = charge_body("pm_card_visa");
+    let id = running.client.charge("order-1", &body).await.id();
+    running.client.terminal(&id).await;
+    running.stop().await;
+    sqlx::query("TRUNCATE charges, idempotent_requests, outbox, charge_events")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    body["amount"] = json!(2000);
+    let api = service.run_with(API, &[]).await;
+    let again = api.client.charge("order-1", &body).await;
+    api.stop().await;
+    assert_eq!((again.status, again.id()), (202, id.clone()));
+    service.age(&id, -5).await;
+    let running = service.run().await;
+    assert_eq!(service.parked(&id).await, "amount_differs");
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 1);
+    service.check_books().await;
+}

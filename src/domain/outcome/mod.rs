@@ -217,6 +217,8 @@ pub enum Step {
     Execute(ProviderChargeId),
     /// Read the stored object.
     Read,
+    /// Look for an object with our stamp, adopt it if there is one, and prepare if there is none.
+    Look,
     /// Cancel the stored object; what comes back decides between failed and completed.
     Cancel(Failure),
     Succeed(ProviderChargeId),
@@ -242,6 +244,8 @@ pub struct Context<'a> {
     pub canceling: Option<&'a Failure>,
     /// The customer's time is over, by the database's clock.
     pub action_expired: bool,
+    /// A look in this run has found no object with our stamp.
+    pub looked: bool,
 }
 
 pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
@@ -280,6 +284,18 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
             alert: Alert::RequestRejected,
             object: None,
         },
+        // An earlier request of ours, in other words, has the key and may have made an object. It will for as long as the
+        // key lives, so once a look has found none, another key is taken.
+        Answer::Unclear {
+            reason: Unclear::IdempotencyError,
+            replayed: _,
+        } if phase == Phase::Prepare => {
+            if context.looked {
+                unprepared(true)
+            } else {
+                Step::Look
+            }
+        }
         Answer::Unclear {
             reason: _,
             replayed,
