@@ -44,7 +44,7 @@ impl Case {
     }
 
     /// Parked for `reason`, with the money unknown; then mended, and completed once.
-    async fn is_parked_and_goes_on(self, id: &str, reason: &str) {
+    async fn parks_and_goes_on(self, id: &str, reason: &str) {
         assert_eq!(self.service.parked(id).await, reason);
         let charge = self.show(id).await;
         assert_eq!(
@@ -265,7 +265,7 @@ async fn a_stored_object_that_a_read_does_not_find_parks_the_charge() {
         .dictate(json!({"phase": "read", "status": 404, "body": missing()}))
         .await;
     let id = case.accept(&charge_body("pm_sim_charge_then_drop")).await;
-    case.is_parked_and_goes_on(&id, "object_not_found").await;
+    case.parks_and_goes_on(&id, "object_not_found").await;
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn a_stored_object_that_execute_does_not_find_parks_the_charge() {
         .dictate(json!({"phase": "execute", "status": 404, "body": missing()}))
         .await;
     let id = case.accept(&charge_body("pm_card_visa")).await;
-    case.is_parked_and_goes_on(&id, "object_not_found").await;
+    case.parks_and_goes_on(&id, "object_not_found").await;
 }
 
 /// As a proxy says it, without Stripe's words: that proves nothing.

@@ -197,7 +197,7 @@ async fn a_look_that_is_not_answered_has_found_nothing_out() {
         })
         .await;
         assert!(service.ledger.prepare_keys().await.is_empty());
-        assert_eq!(service.job(&id).await.state == "parked", false);
+        assert_ne!(service.job(&id).await.state, "parked");
     }
     service.ledger.settings(json!({})).await;
     let charge = running.client.terminal(&id).await;

@@ -19,6 +19,7 @@ pub struct Process {
 
 impl Process {
     /// Starts a process and returns when its API listens, or at once if it has none.
+    #[expect(clippy::print_stderr, reason = "its log is shown when asked for")]
     pub async fn serve(service: &TestService, only: &str, settings: TestSettings<'_>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
         command
