@@ -15,6 +15,7 @@ mod support;
 
 mod crashes;
 mod fencing;
+mod jobs;
 mod main_path;
 mod provider_answers;
 mod provider_faults;
