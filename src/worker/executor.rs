@@ -69,6 +69,8 @@ struct Run<'a> {
     cancel_requested: bool,
     /// Why the object is being canceled.
     canceling: Option<Reason>,
+    /// A look has found no object with our stamp.
+    looked: bool,
     request_id: Option<String>,
     /// In a word.
     last_answer: &'static str,
@@ -77,7 +79,8 @@ struct Run<'a> {
 
 /// The next thing to ask.
 enum Call {
-    Find,
+    /// Look for objects with our stamp that were made from then on.
+    Find(OffsetDateTime),
     /// Store an object that a look found, then read it.
     Adopt(ProviderChargeId),
     Prepare,
@@ -154,6 +157,7 @@ impl<P: Provider> Executor<P> {
             deadline,
             cancel_requested: claimed.cancel_requested,
             canceling: None,
+            looked: false,
             request_id: None,
             last_answer: "",
             log: &log,
@@ -173,8 +177,9 @@ impl<P: Provider> Executor<P> {
                 return self.settle(run.hold, ending).await;
             }
             let (phase, reply) = match call {
-                Call::Find => match self.find(&run).await {
+                Call::Find(since) => match self.find(&run, since).await {
                     Ok(next) => {
+                        run.looked = matches!(next, Call::Prepare);
                         call = next;
                         continue;
                     }
@@ -219,7 +224,8 @@ impl<P: Provider> Executor<P> {
             .key_window
             .saturating_sub(self.limits.key_window_margin);
         if run.claimed_at - run.created_at >= window {
-            Call::Find
+            // Clocks differ: an object may seem older than its charge.
+            Call::Find(run.created_at - Duration::from_hours(1))
         } else {
             Call::Prepare
         }
@@ -233,9 +239,7 @@ impl<P: Provider> Executor<P> {
 
     /// Looks for objects with our stamp: what succeeded first, then what can still go on. What is found is stored before
     /// anything else happens: nobody may execute another one from then on.
-    async fn find(&self, run: &Run<'_>) -> Result<Call, Answer> {
-        // Clocks differ: an object may seem older than its charge.
-        let since = run.created_at - Duration::from_hours(1);
+    async fn find(&self, run: &Run<'_>, since: OffsetDateTime) -> Result<Call, Answer> {
         match self.provider.find(run.hold.charge, since).await {
             // Whatever a page of a list answered says nothing about this charge.
             Found::NotAsked(answer) => Err(match answer {
@@ -332,6 +336,7 @@ impl<P: Provider> Executor<P> {
             canceling: run.canceling.as_ref(),
             cancel_requested: run.cancel_requested,
             action_expired,
+            looked: run.looked,
         };
         outcome::decide(phase, reply.answer, context)
     }
@@ -347,6 +352,12 @@ impl<P: Provider> Executor<P> {
                 Some(object) => Next::Call(Call::Read(object.id.clone())),
                 None => Next::Call(Call::Prepare),
             },
+            Step::Look => {
+                // The key may be older than the charge, whose rows may have been lost and made again: no older than the
+                // window, which is the least that the provider promises.
+                let window = self.provider.profile().key_window;
+                Next::Call(Call::Find(run.created_at - window * 2))
+            }
             Step::Cancel(reason) => match &run.progress.object {
                 Some(object) => {
                     run.canceling = Some(reason);

@@ -232,6 +232,8 @@ pub enum Step {
     Execute(ProviderChargeId),
     /// Read the stored object.
     Read,
+    /// Look for an object with our stamp, adopt it if there is one, and prepare if there is none.
+    Look,
     /// Cancel the stored object; what comes back decides between failed and completed.
     Cancel(Reason),
     Succeed(ProviderChargeId),
@@ -261,6 +263,8 @@ pub struct Context<'a> {
     pub cancel_requested: bool,
     /// The customer's time is over, by the database's clock.
     pub action_expired: bool,
+    /// A look in this run has found no object with our stamp.
+    pub looked: bool,
 }
 
 pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
@@ -299,6 +303,18 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
             alert: Alert::RequestRejected,
             object: None,
         },
+        // An earlier request of ours, in other words, has the key and may have made an object. It will for as long as the
+        // key lives, so once a look has found none, another key is taken.
+        Answer::Unclear {
+            reason: Unclear::IdempotencyError,
+            replayed: _,
+        } if phase == Phase::Prepare => {
+            if context.looked {
+                unprepared(true)
+            } else {
+                Step::Look
+            }
+        }
         Answer::Unclear {
             reason: _,
             replayed,
@@ -364,7 +380,11 @@ fn ended(failure: Option<Failure>, context: Context<'_>) -> Step {
         (Some(Reason::Failed(failure)), _) => Step::Fail(failure.clone(), CanMoveNoMore(())),
         (Some(Reason::Client), _) => Step::Canceled(CanMoveNoMore(())),
         (None, Some(failure)) => Step::Fail(failure, CanMoveNoMore(())),
+        // Canceled by a run that ended before it could say why.
         (None, None) if context.cancel_requested => Step::Canceled(CanMoveNoMore(())),
+        (None, None) if context.action_expired => {
+            Step::Fail(authentication_expired(), CanMoveNoMore(()))
+        }
         (None, None) => Step::Fail(canceled_at_the_provider(), CanMoveNoMore(())),
     }
 }

@@ -50,6 +50,7 @@ fn answered(phase: Phase, answer: Answer) -> Step {
             canceling: None,
             cancel_requested: false,
             action_expired: false,
+            looked: false,
         },
     )
 }
@@ -181,6 +182,7 @@ fn a_canceled_object_fails_the_charge_for_the_reason_it_was_canceled_for() {
         canceling: Some(&Reason::Failed(reason())),
         cancel_requested: false,
         action_expired: false,
+        looked: false,
     };
     let canceled = Answer::Object {
         object: object(ObjectStatus::Canceled),
@@ -283,6 +285,7 @@ fn the_customers_turn_is_shown_and_polled_slowly_until_it_expires() {
         canceling: None,
         cancel_requested: false,
         action_expired: true,
+        looked: false,
     };
     let answer = Answer::Object {
         object: acting,
@@ -390,7 +393,10 @@ fn a_stored_id_that_is_not_found_and_a_parameter_of_ours_are_an_operators() {
 
 #[test]
 fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_error_is_replayed() {
-    for reason in UNCLEAR {
+    let reasons = UNCLEAR
+        .into_iter()
+        .filter(|reason| *reason != Unclear::IdempotencyError);
+    for reason in reasons {
         for replayed in [false, true] {
             let step = answered(Phase::Prepare, Answer::Unclear { reason, replayed });
             let expected = Step::Wait {
@@ -401,6 +407,48 @@ fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_er
             assert_eq!(step, expected, "{reason:?}");
         }
     }
+}
+
+#[test]
+fn a_prepare_whose_key_another_request_has_looks_and_then_takes_a_new_key() {
+    let answer = Answer::Unclear {
+        reason: Unclear::IdempotencyError,
+        replayed: false,
+    };
+    assert_eq!(answered(Phase::Prepare, answer.clone()), Step::Look);
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        cancel_requested: false,
+        action_expired: false,
+        looked: true,
+    };
+    assert_eq!(
+        decide(Phase::Prepare, answer, context),
+        Step::Wait {
+            certainty: Certainty::Unprepared,
+            pace: Pace::Backoff,
+            new_prepare_key: true
+        }
+    );
+}
+
+#[test]
+fn an_object_canceled_after_the_customers_time_fails_for_that() {
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        cancel_requested: false,
+        action_expired: true,
+        looked: false,
+    };
+    let canceled = Answer::Object {
+        object: object(ObjectStatus::Canceled),
+        replayed: false,
+    };
+    assert!(
+        matches!(decide(Phase::Read, canceled, context), Step::Fail(f, _) if f.code == "authentication_expired")
+    );
 }
 
 #[test]
@@ -530,6 +578,7 @@ fn a_cancel_that_the_client_asked_for_is_sent_instead_of_execute_and_ends_as_can
         canceling: None,
         cancel_requested: true,
         action_expired: false,
+        looked: false,
     };
     let read = |object| {
         decide(

@@ -15,7 +15,7 @@ pub use service::TestService;
 use std::time::Duration;
 
 /// Longer than anything a healthy service needs, on a machine with everything else to do.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks again and again until `ask` has an answer. For what can only be seen by looking: a state in the database or at
 /// the simulator.
