@@ -7,6 +7,8 @@ mod charges;
 mod config;
 mod database;
 mod dev;
+mod generated;
+mod idempotency_key;
 mod merchants;
 mod migrate;
 mod openapi;
@@ -46,7 +48,7 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
-    /// Make and list merchants.
+    /// Make, disable and list merchants.
     #[command(subcommand)]
     Merchants(merchants::Merchants),
     /// Make, revoke and list API keys.
@@ -55,6 +57,13 @@ enum Command {
     /// Look at charges.
     #[command(subcommand)]
     Charges(charges::Charges),
+    /// Work with the keys that clients send.
+    #[command(subcommand)]
+    IdempotencyKey(idempotency_key::IdempotencyKeys),
+    /// Print a shell's completions.
+    Completions(generated::Completions),
+    /// Print a manual page.
+    Man(generated::Man),
     /// Run the simulated provider alone.
     Simulator(SimulatorOptions),
 }
@@ -86,6 +95,9 @@ impl Command {
             Self::Merchants(command) => command.run().await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
+            Self::IdempotencyKey(command) => command.run(),
+            Self::Completions(command) => command.run(),
+            Self::Man(command) => command.run(),
             Self::Simulator(options) => simulator::run(options).await,
         }
     }

@@ -54,6 +54,12 @@ fn the_published_commands_are_understood() {
         "payonce api-keys list --merchant acme",
         "payonce simulator --port 0 --state-dir x",
         "payonce charges show chg_03510a50e711533aba21e1dd9ddf20be --json",
+        "payonce merchants disable acme",
+        "payonce merchants enable acme --config x.toml",
+        "payonce idempotency-key derive charge order-42 -1",
+        "payonce completions bash",
+        "payonce man",
+        "payonce man charges show",
     ] {
         assert!(parse(line).is_ok(), "{line}");
     }
@@ -65,6 +71,8 @@ fn what_is_not_understood_is_refused_with_exit_code_2() {
         "payonce",
         "payonce sreve",
         "payonce charges show order-42",
+        "payonce idempotency-key derive charge",
+        "payonce completions cobol",
         "payonce api-keys create",
         "payonce api-keys revoke x",
         "payonce merchants create \t",

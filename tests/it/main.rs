@@ -13,3 +13,4 @@ mod support;
 mod cancels;
 mod dev;
 mod main_path;
+mod operator;
