@@ -54,7 +54,7 @@ enum Command {
     /// Make, revoke and list API keys.
     #[command(subcommand)]
     ApiKeys(api_keys::ApiKeys),
-    /// Look at charges.
+    /// Look at charges, and help those that are stuck.
     #[command(subcommand)]
     Charges(charges::Charges),
     /// Work with the keys that clients send.

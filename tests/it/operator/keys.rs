@@ -80,7 +80,7 @@ async fn completions_and_manual_pages_name_the_commands() {
     let service = TestService::new().await;
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = payonce(&service, &["completions", shell]).await.out;
-        assert!(script.contains("api-keys"), "{shell}");
+        assert!(script.contains("all-parked"), "{shell}");
     }
     let page = payonce(&service, &["man", "charges", "show"]).await.out;
     assert!(page.contains(".TH"), "{page}");
