@@ -5,6 +5,7 @@
 mod api_keys;
 mod charges;
 mod config;
+mod confirm;
 mod database;
 mod dev;
 mod generated;

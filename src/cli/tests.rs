@@ -59,11 +59,14 @@ fn the_published_commands_are_understood() {
         "payonce charges list --parked --unclear --older-than 10m --limit 1000",
         "payonce charges retry chg_03510a50e711533aba21e1dd9ddf20be chg_03510a50e711533aba21e1dd9ddf20bf --reason x",
         "payonce charges retry --all-parked --reason x",
+        "payonce charges resolve chg_03510a50e711533aba21e1dd9ddf20be --as failed --reason x",
+        "payonce charges resolve chg_03510a50e711533aba21e1dd9ddf20be --as completed --reason x --yes",
         "payonce merchants disable acme",
         "payonce merchants enable acme --config x.toml",
         "payonce idempotency-key derive charge order-42 -1",
         "payonce completions bash",
         "payonce man",
+        "payonce man charges resolve",
     ] {
         assert!(parse(line).is_ok(), "{line}");
     }
@@ -81,6 +84,9 @@ fn what_is_not_understood_is_refused_with_exit_code_2() {
         "payonce charges retry --reason x",
         "payonce charges retry --all-parked",
         "payonce charges retry --all-parked chg_03510a50e711533aba21e1dd9ddf20be --reason x",
+        "payonce charges resolve chg_03510a50e711533aba21e1dd9ddf20be --reason x",
+        "payonce charges resolve chg_03510a50e711533aba21e1dd9ddf20be --as paid --reason x",
+        "payonce charges resolve chg_03510a50e711533aba21e1dd9ddf20be --as failed",
         "payonce idempotency-key derive charge",
         "payonce completions cobol",
         "payonce api-keys create",

@@ -1,10 +1,15 @@
-//! What an operator does to jobs: lets them run now. A job that someone holds is never touched, and each statement writes
-//! who did it and why.
+//! What an operator does to jobs: lets them run now, and holds one to end its charge by hand. A job that someone holds is
+//! never touched, and each statement writes who did it and why.
 
+use std::time::Duration;
+
+use serde_json::Value;
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::DbError;
+use super::{DbError, interval};
+use crate::domain::ids::{ChargeId, LeaseToken};
 
 /// A job that was made to run now, as it was before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,4 +114,115 @@ pub async fn retry_parked(
     .fetch_all(connection)
     .await?;
     Ok(retried)
+}
+
+/// A job that an operator holds, and how it was before.
+#[derive(Clone, Debug)]
+pub struct HeldJob {
+    pub outbox_id: i64,
+    pub attempt: i32,
+    pub payload_version: i16,
+    pub payload: Value,
+    /// `parked` or `ready`.
+    pub was: String,
+    pub cancel_requested: bool,
+    /// The database's clock at the claim.
+    pub claimed_at: OffsetDateTime,
+}
+
+/// Takes the lease of a charge's job for an operator, whenever it is due, and writes what they want and why. `None` when
+/// there is no job or someone holds it.
+pub async fn hold(
+    connection: &mut PgConnection,
+    charge: ChargeId,
+    token: LeaseToken,
+    lease: Duration,
+    (reason, detail): (&str, &Value),
+) -> Result<Option<HeldJob>, DbError> {
+    let held = sqlx::query_as!(
+        HeldJob,
+        r#"
+        WITH job AS MATERIALIZED (
+            SELECT id, state
+            FROM outbox
+            WHERE charge_id = $1
+                AND kind = 'charge'
+                AND state IN ('parked', 'ready')
+            ORDER BY id
+            LIMIT 1
+            FOR UPDATE
+        ),
+        leased AS (
+            UPDATE outbox
+            SET state = 'leased',
+                lease_token = $2,
+                lease_until = now() + $3
+            FROM job
+            WHERE outbox.id = job.id
+            RETURNING
+                outbox.id, outbox.charge_id, outbox.attempt, outbox.payload_version, outbox.payload,
+                job.state AS was
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, reason, detail)
+            SELECT charges.id, charges.version, 'resolve_asked', 'operator', $4, $5
+            FROM leased
+            JOIN charges ON charges.id = leased.charge_id
+        )
+        SELECT
+            leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload_version AS "payload_version!",
+            leased.payload AS "payload!", leased.was AS "was!",
+            charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!"
+        FROM leased
+        JOIN charges ON charges.id = leased.charge_id
+        "#,
+        charge.as_uuid(),
+        token.as_uuid(),
+        interval(lease),
+        reason,
+        detail,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(held)
+}
+
+/// Gives a held job back as it was, with its time and its error, and writes why nothing was decided. Returns whether the
+/// lease still held.
+pub async fn give_back(
+    connection: &mut PgConnection,
+    charge: ChargeId,
+    token: LeaseToken,
+    was: &str,
+    detail: &Value,
+) -> Result<bool, DbError> {
+    let given_back = sqlx::query_scalar!(
+        r#"
+        WITH job AS (
+            UPDATE outbox
+            SET state = $3,
+                lease_token = NULL,
+                lease_until = NULL
+            WHERE charge_id = $1
+                AND state = 'leased'
+                AND lease_token = $2
+            RETURNING id, charge_id
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, detail)
+            SELECT charges.id, charges.version, 'resolve_refused', 'operator', $4
+            FROM job
+            JOIN charges ON charges.id = job.charge_id
+        )
+        SELECT id
+        FROM job
+        "#,
+        charge.as_uuid(),
+        token.as_uuid(),
+        was,
+        detail,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(given_back.is_some())
 }

@@ -1,6 +1,8 @@
 //! `payonce charges`: an operator's tools, for any merchant's charges.
 
 mod list;
+mod refusal;
+mod resolve;
 mod retry;
 mod show;
 mod story;
@@ -21,6 +23,8 @@ pub(super) enum Charges {
     List(list::List),
     /// Let jobs run now: the way out of parked, once what parked them is mended.
     Retry(retry::Retry),
+    /// End a charge by decision, after asking the provider.
+    Resolve(resolve::Resolve),
 }
 
 impl Charges {
@@ -29,6 +33,7 @@ impl Charges {
             Self::Show(command) => command.run().await,
             Self::List(command) => command.run().await,
             Self::Retry(command) => command.run().await,
+            Self::Resolve(command) => command.run().await,
         }
     }
 }

@@ -82,7 +82,7 @@ async fn completions_and_manual_pages_name_the_commands() {
         let script = payonce(&service, &["completions", shell]).await.out;
         assert!(script.contains("all-parked"), "{shell}");
     }
-    let page = payonce(&service, &["man", "charges", "show"]).await.out;
+    let page = payonce(&service, &["man", "charges", "resolve"]).await.out;
     assert!(page.contains(".TH"), "{page}");
     assert_eq!(payonce(&service, &["man", "charge"]).await.code, 1);
 }

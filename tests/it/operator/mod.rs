@@ -1,6 +1,7 @@
 //! An operator's commands, run as the real binary against the books and the simulator of one test.
 
 mod keys;
+mod resolve;
 mod retry;
 
 use std::process::Stdio;
@@ -60,6 +61,13 @@ async fn payonce_typing(service: &TestService, arguments: &[&str], typed: &str) 
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+async fn resolve(service: &TestService, id: &str, wanted: &str) -> Said {
+    let arguments = [
+        "charges", "resolve", id, "--as", wanted, "--reason", "ticket 7", "--yes",
+    ];
+    payonce(service, &arguments).await
 }
 
 /// What `charges show` says of a charge.

@@ -83,7 +83,7 @@ async fn what_can_not_be_retried_says_why_and_the_rest_is_retried() {
 }
 
 #[tokio::test]
-async fn a_job_that_someone_holds_is_not_retried() {
+async fn a_job_that_someone_holds_is_neither_retried_nor_resolved() {
     let service = TestService::new().await;
     let running = service.run().await;
     service.ledger.hold("execute", "before").await;
@@ -94,6 +94,9 @@ async fn a_job_that_someone_holds_is_not_retried() {
     let retried = payonce(&service, &["charges", "retry", &id, "--reason", "x"]).await;
     assert_eq!(retried.code, 1);
     assert!(retried.out.contains("held by lease"), "{retried:?}");
+    let resolved = super::resolve(&service, &id, "failed").await;
+    assert_eq!(resolved.code, 1);
+    assert!(resolved.err.contains("held by lease"), "{resolved:?}");
     let told = payonce(&service, &["charges", "show", &id]).await.out;
     assert!(told.contains("it runs at this moment"), "{told}");
 
