@@ -5,6 +5,7 @@
 //! the same: what was accepted is in the books, and a lease that nobody gave back runs out.
 
 pub mod dev;
+pub mod operate;
 mod pool;
 
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{self, Batcher, Statement};
-use crate::completion::Completion;
+use crate::completion::{Completion, Settle};
 use crate::config::{Config, DatabaseUrl, Roles};
 use crate::db;
 use crate::db::session::{Durability, Session};
@@ -191,33 +192,14 @@ impl App {
         database: &DatabaseUrl,
         wake: Arc<Notify>,
     ) -> Result<(), AppError> {
-        let config = setup.config;
-        let (durable, random) = (
-            session_maker(config, database, Durability::Durable),
-            &setup.random,
-        );
-        let limits = config.worker.batch_limits();
-        let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random);
-        let (completion, completing) = Completion::new(&durable, limits, random);
+        let (config, random) = (setup.config, &setup.random);
+        let Parts {
+            executor,
+            storing,
+            completing,
+        } = executor(config, database, random)?;
         self.start_batcher(storing);
         self.start_batcher(completing);
-        let executor = Executor {
-            provider: Arc::new(stripe(config)?),
-            store,
-            completion,
-            breaker: Arc::new(Breaker::new(BreakerLimits {
-                threshold: config.worker.breaker_threshold,
-                base: config.worker.breaker_base,
-                cap: config.worker.breaker_cap,
-            })),
-            limits: ExecutorLimits {
-                retry: config.worker.retry_policy(),
-                action_expiry: config.worker.action_expiry,
-                key_window_margin: config.provider.stripe.key_window_margin,
-                completion_timeout: config.worker.completion_timeout,
-            },
-            random: random.clone(),
-        };
         let limits = WorkerLimits {
             permits: config.worker.permits,
             lease: config.worker.lease,
@@ -260,6 +242,42 @@ impl App {
             S::NAME
         });
     }
+}
+
+/// What runs jobs, and the batchers that must run for it.
+struct Parts {
+    executor: Executor<Stripe>,
+    storing: Batcher<StoreObject>,
+    completing: Batcher<Settle>,
+}
+
+fn executor(config: &Config, database: &DatabaseUrl, random: &Random) -> Result<Parts, AppError> {
+    let durable = session_maker(config, database, Durability::Durable);
+    let limits = config.worker.batch_limits();
+    let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random);
+    let (completion, completing) = Completion::new(&durable, limits, random);
+    let executor = Executor {
+        provider: Arc::new(stripe(config)?),
+        store,
+        completion,
+        breaker: Arc::new(Breaker::new(BreakerLimits {
+            threshold: config.worker.breaker_threshold,
+            base: config.worker.breaker_base,
+            cap: config.worker.breaker_cap,
+        })),
+        limits: ExecutorLimits {
+            retry: config.worker.retry_policy(),
+            action_expiry: config.worker.action_expiry,
+            key_window_margin: config.provider.stripe.key_window_margin,
+            completion_timeout: config.worker.completion_timeout,
+        },
+        random: random.clone(),
+    };
+    Ok(Parts {
+        executor,
+        storing,
+        completing,
+    })
 }
 
 /// Runs until `shutdown`. `Ok(false)` if something ended by itself.

@@ -56,9 +56,9 @@ pub enum Ran {
 }
 
 /// What a run knows; grows as it goes.
-struct Run<'a> {
-    hold: Hold,
-    progress: Progress,
+pub(super) struct Run<'a> {
+    pub(super) hold: Hold,
+    pub(super) progress: Progress,
     attempt: u32,
     instruction: Instruction<'static>,
     asked: Asked,
@@ -68,17 +68,17 @@ struct Run<'a> {
     deadline: Instant,
     cancel_requested: bool,
     /// Why the object is being canceled.
-    canceling: Option<Reason>,
+    pub(super) canceling: Option<Reason>,
     /// A look has found no object with our stamp.
-    looked: bool,
-    request_id: Option<String>,
+    pub(super) looked: bool,
+    pub(super) request_id: Option<String>,
     /// In a word.
-    last_answer: &'static str,
+    pub(super) last_answer: &'static str,
     log: &'a tracing::Span,
 }
 
 /// The next thing to ask.
-enum Call {
+pub(super) enum Call {
     /// Look for objects with our stamp that were made from then on.
     Find(OffsetDateTime),
     /// Store an object that a look found, then read it.
@@ -87,6 +87,46 @@ enum Call {
     Execute(ProviderChargeId),
     Read(ProviderChargeId),
     Cancel(ProviderChargeId),
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn open(
+        claimed: Claimed,
+        deadline: Instant,
+        log: &'a tracing::Span,
+    ) -> Result<Self, serde_json::Error> {
+        let instruction: Instruction<'static> = serde_json::from_value(claimed.payload)?;
+        Ok(Self {
+            hold: Hold {
+                charge: claimed.charge,
+                outbox_id: claimed.outbox_id,
+                lease: claimed.lease,
+                version: claimed.progress.version,
+            },
+            progress: claimed.progress,
+            attempt: u32::try_from(claimed.attempt).unwrap_or(1),
+            asked: Asked {
+                amount: instruction.amount,
+                currency: instruction.currency.to_string(),
+                stamp: claimed.charge.to_string(),
+            },
+            instruction,
+            claimed_at: claimed.claimed_at,
+            created_at: claimed.created_at,
+            deadline,
+            cancel_requested: claimed.cancel_requested,
+            canceling: None,
+            looked: false,
+            request_id: None,
+            last_answer: "",
+            log,
+        })
+    }
+
+    /// From when on a look finds what was made for this charge. Clocks differ: an object may seem older than its charge.
+    pub(super) fn since_before_accepted(&self) -> OffsetDateTime {
+        self.created_at - Duration::from_hours(1)
+    }
 }
 
 impl<P: Provider> Executor<P> {
@@ -109,20 +149,6 @@ impl<P: Provider> Executor<P> {
             let detail = json!({ "before": "anything was executed" });
             return self.settle(hold, Ending::Finish { progress, detail }).await;
         }
-        let instruction: Instruction<'static> = match serde_json::from_value(claimed.payload) {
-            Ok(instruction) => instruction,
-            Err(error) => {
-                tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
-                return self
-                    .settle(
-                        hold,
-                        Ending::Park {
-                            reason: "payload_unreadable",
-                        },
-                    )
-                    .await;
-            }
-        };
         if let Some(object) = &claimed.progress.object
             && object.account != self.provider.profile().account
         {
@@ -141,26 +167,13 @@ impl<P: Provider> Executor<P> {
         }
         let log =
             tracing::debug_span!("job", charge.id = %hold.charge, job.attempt = claimed.attempt);
-        let asked = Asked {
-            amount: instruction.amount,
-            currency: instruction.currency.to_string(),
-            stamp: hold.charge.to_string(),
-        };
-        let run = Run {
-            hold,
-            progress: claimed.progress,
-            attempt: u32::try_from(claimed.attempt).unwrap_or(1),
-            instruction,
-            asked,
-            claimed_at: claimed.claimed_at,
-            created_at: claimed.created_at,
-            deadline,
-            cancel_requested: claimed.cancel_requested,
-            canceling: None,
-            looked: false,
-            request_id: None,
-            last_answer: "",
-            log: &log,
+        let run = match Run::open(claimed, deadline, &log) {
+            Ok(run) => run,
+            Err(error) => {
+                tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
+                let reason = "payload_unreadable";
+                return self.settle(hold, Ending::Park { reason }).await;
+            }
         };
         self.drive(run).await
     }
@@ -218,28 +231,32 @@ impl<P: Provider> Executor<P> {
         if let Some(object) = &run.progress.object {
             return Call::Read(object.id.clone());
         }
-        let window = self
-            .provider
-            .profile()
-            .key_window
-            .saturating_sub(self.limits.key_window_margin);
-        if run.claimed_at - run.created_at >= window {
-            // Clocks differ: an object may seem older than its charge.
-            Call::Find(run.created_at - Duration::from_hours(1))
+        if self.key_may_be_forgotten(run) {
+            Call::Find(run.since_before_accepted())
         } else {
             Call::Prepare
         }
     }
 
+    /// Whether the provider may have forgotten our key, so that preparing again would make a second object.
+    pub(super) fn key_may_be_forgotten(&self, run: &Run<'_>) -> bool {
+        let window = self
+            .provider
+            .profile()
+            .key_window
+            .saturating_sub(self.limits.key_window_margin);
+        run.claimed_at - run.created_at >= window
+    }
+
     /// Whether a call that begins now, and the write that follows, end before the lease does.
-    fn time_is_left(&self, run: &Run<'_>) -> bool {
+    pub(super) fn time_is_left(&self, run: &Run<'_>) -> bool {
         let needed = self.provider.profile().call_timeout + self.limits.completion_timeout;
         Instant::now() + needed < run.deadline
     }
 
     /// Looks for objects with our stamp: what succeeded first, then what can still go on. What is found is stored before
     /// anything else happens: nobody may execute another one from then on.
-    async fn find(&self, run: &Run<'_>, since: OffsetDateTime) -> Result<Call, Answer> {
+    pub(super) async fn find(&self, run: &Run<'_>, since: OffsetDateTime) -> Result<Call, Answer> {
         match self.provider.find(run.hold.charge, since).await {
             // Whatever a page of a list answered says nothing about this charge.
             Found::NotAsked(answer) => Err(match answer {
@@ -289,7 +306,7 @@ impl<P: Provider> Executor<P> {
         self.provider.execute(object, &key, &run.instruction).await
     }
 
-    fn learn(&self, run: &Run<'_>, phase: Phase, reply: &Reply) {
+    pub(super) fn learn(&self, run: &Run<'_>, phase: Phase, reply: &Reply) {
         let _entered = run.log.enter();
         let answer = reply.answer.word();
         tracing::debug!(
@@ -317,7 +334,7 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
+    pub(super) fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
         run.request_id = reply.request_id.or(run.request_id.take());
         run.last_answer = reply.answer.word();
         let action_expired = match &run.progress.state {
@@ -391,7 +408,7 @@ impl<P: Provider> Executor<P> {
     }
 
     /// Commits the object's id and that the money is unknown. `Err` ends the run: nothing may be sent.
-    async fn start(&self, run: &mut Run<'_>, id: ProviderChargeId) -> Result<(), Ran> {
+    pub(super) async fn start(&self, run: &mut Run<'_>, id: ProviderChargeId) -> Result<(), Ran> {
         let object = StoredObject {
             id,
             account: self.provider.profile().account.clone(),

@@ -6,6 +6,7 @@
 
 pub mod breaker;
 pub mod executor;
+pub mod resolve;
 pub mod stored;
 
 use std::sync::Arc;

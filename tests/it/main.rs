@@ -20,6 +20,7 @@ mod fencing;
 mod intake;
 mod jobs;
 mod main_path;
+mod operator;
 mod provider_answers;
 mod provider_faults;
 mod provider_unreachable;

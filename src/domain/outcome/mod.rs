@@ -4,6 +4,8 @@
 //! no silence, no number of attempts and no error page ever becomes `failed`. The worker, the reconciler and the model
 //! in `tests/` all go through [`decide`].
 
+pub mod operator;
+
 use std::time::Duration;
 
 use super::charge::{Advice, Failure, NextAction, Progress, State};
