@@ -110,14 +110,10 @@ impl<P: Provider> Executor<P> {
             Ok(instruction) => instruction,
             Err(error) => {
                 tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
-                return self
-                    .settle(
-                        hold,
-                        Ending::Park {
-                            reason: "payload_unreadable",
-                        },
-                    )
-                    .await;
+                let ending = Ending::Park {
+                    reason: "payload_unreadable",
+                };
+                return self.settle(hold, ending).await;
             }
         };
         if let Some(object) = &claimed.progress.object
