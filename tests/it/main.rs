@@ -19,6 +19,7 @@ mod dev;
 mod fencing;
 mod intake;
 mod jobs;
+mod list_plans;
 mod main_path;
 mod provider_answers;
 mod provider_faults;
