@@ -128,6 +128,8 @@ fn route(path: &str) -> &'static str {
         "/readyz" => "/readyz",
         "/openapi.json" => "/openapi.json",
         "/v1/policy" => "/v1/policy",
+        "/docs" => "/docs",
+        "/docs/style.css" => "/docs/style.css",
         path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
             "/v1/charges/{id}/cancel"
         }

@@ -12,6 +12,7 @@ pub mod charge_list;
 mod charges;
 pub mod code;
 mod cursor;
+mod docs;
 mod edge;
 mod headers;
 mod health;
@@ -85,6 +86,7 @@ struct Shared {
     /// Places for requests that wait for their charge.
     waiting: Semaphore,
     policy: Bytes,
+    docs: Bytes,
 }
 
 impl HttpState {
@@ -92,11 +94,13 @@ impl HttpState {
         let auth = Authenticator::new(&parts);
         let waiting = Semaphore::new(prefer::MOST_WAITING);
         let policy = policy::render(&parts);
+        let docs = docs::render(openapi::COMMITTED);
         Self(Arc::new(Shared {
             parts,
             auth,
             waiting,
             policy,
+            docs,
         }))
     }
 
@@ -115,6 +119,10 @@ impl HttpState {
     fn policy(&self) -> Bytes {
         self.0.policy.clone()
     }
+
+    fn docs(&self) -> Bytes {
+        self.0.docs.clone()
+    }
 }
 
 /// All routes of the public listener.
@@ -129,6 +137,8 @@ pub fn router(state: HttpState) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))
+        .route("/docs", get(docs::page))
+        .route("/docs/style.css", get(docs::style))
         .route("/problems/{code}", get(problem_page))
         .method_not_allowed_fallback(other_method)
         .fallback(nothing_here)

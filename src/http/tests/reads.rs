@@ -62,3 +62,22 @@ async fn the_policy_needs_no_database() {
     let policy: Value = serde_json::from_str(&text_of(response).await).unwrap();
     assert_eq!(policy["idempotency"]["retention_seconds"], 3600);
 }
+
+#[tokio::test]
+async fn the_reference_page_lets_nothing_in() {
+    let rig = Rig::new();
+    let page = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+    let response = rig.send(page("/docs")).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(
+        response.headers()["content-type"],
+        "text/html; charset=utf-8"
+    );
+    let policy = response.headers()["content-security-policy"]
+        .to_str()
+        .unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'self'"));
+    assert!(text_of(response).await.contains("/docs/style.css"));
+    let style = rig.send(page("/docs/style.css")).await;
+    assert_eq!(style.headers()["content-type"], "text/css; charset=utf-8");
+}
