@@ -156,6 +156,7 @@ impl App {
             rules: RULES,
             live: settings.live,
             dev: setup.dev,
+            retention: config.idempotency.retention,
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
             closing: self.shutdown.clone(),

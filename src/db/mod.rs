@@ -5,6 +5,7 @@ pub mod api_keys;
 pub mod attempt;
 pub mod cancel;
 pub mod charge_events;
+pub mod charge_lists;
 pub mod charge_search;
 pub mod charges;
 pub mod claim;

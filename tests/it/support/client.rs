@@ -63,6 +63,14 @@ impl Client {
         }
     }
 
+    /// The same client with another key.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// POSTs a charge; `Err` when the connection gave no answer.
     pub async fn try_charge(&self, key: &str, body: &Value) -> Result<Answer, reqwest::Error> {
         answer(self.post_charge(key, body).send().await?).await

@@ -1,6 +1,7 @@
 //! What every test needs: a database of its own, a simulator of its own, and the service in this process or in others.
 
 pub mod books;
+pub mod bulk;
 pub mod client;
 pub mod cluster;
 pub mod database_proxy;
