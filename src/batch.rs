@@ -160,12 +160,16 @@ type Answer<S> = Result<<S as Statement>::Reply, Refusal>;
 enum Settled<R> {
     Answered(Result<R, Refusal>),
     /// Its row is locked by someone else.
-    Locked,
+    Locked {
+        repeated: bool,
+    },
 }
 
 struct Blocked<S: Statement> {
     item: S::Item,
     reply: oneshot::Sender<Answer<S>>,
+    /// Whether it may have been committed already by a run whose reply was lost.
+    repeated: bool,
     deadline: Instant,
 }
 
@@ -203,20 +207,24 @@ impl<S: Statement> Lane<S> {
                 replies.push(reply);
             }
             let deadline = Instant::now() + self.limits.give_up_after;
-            let settled = self.settle(&items, deadline).await;
+            let settled = self.settle(&items, false, deadline).await;
             for ((item, reply), settled) in items.drain(..).zip(replies.drain(..)).zip(settled) {
                 match settled {
                     // Nobody may wait any more: a client that hung up. The books stand all the same.
                     Settled::Answered(answer) => drop(reply.send(answer)),
-                    Settled::Locked => {
+                    Settled::Locked { repeated } => {
                         if let Err(full) = blocked.try_send(Blocked {
                             item,
                             reply,
+                            repeated,
                             deadline,
                         }) {
                             let (mpsc::error::TrySendError::Full(entry)
                             | mpsc::error::TrySendError::Closed(entry)) = full;
-                            drop(entry.reply.send(Err(Refusal::GaveUp { maybe_done: false })));
+                            let refusal = Refusal::GaveUp {
+                                maybe_done: repeated,
+                            };
+                            drop(entry.reply.send(Err(refusal)));
                         }
                     }
                 }
@@ -228,39 +236,52 @@ impl<S: Statement> Lane<S> {
     async fn run_blocked(mut self, mut blocked: mpsc::Receiver<Blocked<S>>) {
         let mut waiting = std::collections::VecDeque::new();
         loop {
-            while let Ok(entry) = blocked.try_recv() {
+            while waiting.len() < self.limits.queue
+                && let Ok(entry) = blocked.try_recv()
+            {
                 waiting.push_back(entry);
             }
-            let entry = match waiting.pop_front() {
+            let mut entry = match waiting.pop_front() {
                 Some(entry) => entry,
                 None => match blocked.recv().await {
                     Some(entry) => entry,
                     None => return,
                 },
             };
-            let settled = self
-                .settle(std::slice::from_ref(&entry.item), entry.deadline)
-                .await
-                .pop();
-            match settled {
+            let item = std::slice::from_ref(&entry.item);
+            let mut settled = self.settle(item, entry.repeated, entry.deadline).await;
+            match settled.pop() {
                 Some(Settled::Answered(answer)) => drop(entry.reply.send(answer)),
-                Some(Settled::Locked) | None => {
-                    if Instant::now() >= entry.deadline {
-                        drop(entry.reply.send(Err(Refusal::GaveUp { maybe_done: false })));
-                    } else {
-                        waiting.push_back(entry);
-                    }
+                // Once its time is over, the next try refuses it.
+                Some(Settled::Locked { repeated }) => {
+                    entry.repeated = repeated;
+                    waiting.push_back(entry);
                 }
+                // One item has one end; without one, dropping its reply says that it is not known.
+                None => {}
             }
         }
     }
 
     /// Runs the batch and, where it must, its halves. Says of every item what became of it, in order.
-    async fn settle(&mut self, items: &[S::Item], deadline: Instant) -> Vec<Settled<S::Reply>> {
+    async fn settle(
+        &mut self,
+        items: &[S::Item],
+        repeated: bool,
+        deadline: Instant,
+    ) -> Vec<Settled<S::Reply>> {
         let mut settled = Vec::with_capacity(items.len());
         // Parts still to do, the next one last: a stack in place of a recursion.
-        let mut parts: Vec<(&[S::Item], bool)> = vec![(items, false)];
+        let mut parts: Vec<(&[S::Item], bool)> = vec![(items, repeated)];
         while let Some((part, repeated)) = parts.pop() {
+            // With a whole table locked every part is, and each would wait for it by itself.
+            if Instant::now() >= deadline {
+                let refusal = Refusal::GaveUp {
+                    maybe_done: repeated,
+                };
+                settled.extend(part.iter().map(|_| Settled::Answered(Err(refusal))));
+                continue;
+            }
             match self.attempt(part, repeated, deadline).await {
                 Attempt::Done(replies) => settled.extend(
                     replies
@@ -272,7 +293,9 @@ impl<S: Statement> Lane<S> {
                     parts.push((second, repeated));
                     parts.push((first, repeated));
                 }
-                Attempt::Locked => settled.extend(part.iter().map(|_| Settled::Locked)),
+                Attempt::Locked { repeated } => {
+                    settled.extend(part.iter().map(|_| Settled::Locked { repeated }));
+                }
                 Attempt::Refused(refusal) => {
                     settled.extend(part.iter().map(|_| Settled::Answered(Err(refusal))));
                 }
@@ -308,12 +331,11 @@ impl<S: Statement> Lane<S> {
                     );
                     return Attempt::Refused(Refusal::Data);
                 }
-                // Whether an earlier try was committed is not known yet: it must be found out here.
-                Fault::Locked if !repeated => return Attempt::Locked,
+                Fault::Locked => return Attempt::Locked { repeated },
                 Fault::Conflict if part.len() > 1 && tries > 3 => {
                     return Attempt::Split { repeated };
                 }
-                Fault::Conflict | Fault::Locked => {}
+                Fault::Conflict => {}
                 Fault::Refused => self.session.discard(),
                 Fault::Unknown => {
                     self.session.discard();
@@ -357,8 +379,10 @@ enum Attempt<R> {
     Split {
         repeated: bool,
     },
-    /// The one item's row is locked; surely nothing was committed.
-    Locked,
+    /// The one item's row is locked.
+    Locked {
+        repeated: bool,
+    },
     Refused(Refusal),
 }
 

@@ -61,6 +61,12 @@ pub struct Settlement {
     pub ending: Ending,
 }
 
+impl Settlement {
+    fn succeeds(&self) -> bool {
+        matches!(&self.ending, Ending::Finish { progress, .. } if progress.state == State::Succeeded)
+    }
+}
+
 /// What became of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
@@ -108,8 +114,8 @@ impl Statement for Settle {
         repeated: bool,
     ) -> Result<Vec<Settled>, DbError> {
         let mut order: Vec<usize> = (0..items.len()).collect();
-        // One order of locks for all batches.
-        order.sort_by_key(|index| items[*index].hold.charge);
+        // One order of locks for all batches; of two jobs for one charge, the one that knows of a success comes first.
+        order.sort_by_key(|index| (items[*index].hold.charge, !items[*index].succeeds()));
         let mut settled = vec![Settled::LeaseLost; items.len()];
         finish(connection, items, &order, &mut settled).await?;
         wait(connection, items, &order, repeated, &mut settled).await?;
@@ -147,7 +153,9 @@ async fn finish(
     settled: &mut [Settled],
 ) -> Result<(), DbError> {
     let mut rows = db::completion::FinishRows::default();
-    let mut finishing = Vec::new();
+    let mut finishing: Vec<(usize, Hold, &Progress)> = Vec::new();
+    // What the statement did not write.
+    let mut left = Vec::new();
     for index in order {
         let Settlement {
             hold,
@@ -156,6 +164,13 @@ async fn finish(
         else {
             continue;
         };
+        if finishing
+            .last()
+            .is_some_and(|(_, first, _)| first.charge == hold.charge)
+        {
+            left.push((*index, *hold, progress));
+            continue;
+        }
         finishing.push((*index, *hold, progress));
         rows.charge_ids.push(hold.charge.as_uuid());
         rows.outbox_ids.push(hold.outbox_id);
@@ -177,7 +192,6 @@ async fn finish(
         return Ok(());
     }
     let finished = db::completion::finish(connection, &rows).await?;
-    let mut left = Vec::new();
     for (index, hold, progress) in finishing {
         if finished.contains(&hold.charge.as_uuid()) {
             settled[index] = Settled::Applied;

@@ -36,8 +36,8 @@ pub enum DevError {
     Config(#[from] ConfigErrors),
     #[error("the database can't be migrated")]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    #[error("the merchant of dev can't be made")]
-    Merchant(#[source] DbError),
+    #[error("the books can't be prepared")]
+    Books(#[source] DbError),
     #[error(transparent)]
     App(#[from] AppError),
 }
@@ -104,7 +104,7 @@ impl Dev {
         config.check_for(Roles::ALL)?;
         let url = config.database.url.as_ref().ok_or(AppError::NoDatabase)?;
         db::migrations::migrate(url.options()).await?;
-        make_merchant(&config, url).await?;
+        prepare_books(&config, url).await?;
         let random = Random::from_os();
         let app = App::start(
             Setup {
@@ -154,14 +154,18 @@ impl Dev {
     }
 }
 
-/// The merchant and its key, once a data directory.
-async fn make_merchant(config: &Config, database: &DatabaseUrl) -> Result<(), DevError> {
+/// Makes the merchant and its key, once a data directory, and takes back what an earlier process held: Postgres was not
+/// running without its process, so none of them is alive, and nobody need wait for their leases to run out.
+async fn prepare_books(config: &Config, database: &DatabaseUrl) -> Result<(), DevError> {
     let mut session = super::session_maker(config, database, db::session::Durability::Durable)();
-    let connection = session.connection().await.map_err(DevError::Merchant)?;
+    let connection = session.connection().await.map_err(DevError::Books)?;
+    db::claim::take_back_all(connection)
+        .await
+        .map_err(DevError::Books)?;
     let merchant = MerchantId::from_uuid(MERCHANT_ID);
     db::merchants::insert(connection, merchant, MERCHANT)
         .await
-        .map_err(DevError::Merchant)?;
+        .map_err(DevError::Books)?;
     let key = ApiKey::parse(DEV_KEY, true).expect("the dev key is well formed");
     let new = db::api_keys::NewApiKey {
         id: MERCHANT_ID,
@@ -173,6 +177,6 @@ async fn make_merchant(config: &Config, database: &DatabaseUrl) -> Result<(), De
     };
     db::api_keys::insert(connection, new)
         .await
-        .map_err(DevError::Merchant)?;
+        .map_err(DevError::Books)?;
     Ok(())
 }

@@ -7,6 +7,7 @@ mod charges;
 mod config;
 mod database;
 mod dev;
+mod healthcheck;
 mod merchants;
 mod migrate;
 mod openapi;
@@ -39,6 +40,8 @@ enum Command {
     Dev(DevOptions),
     /// Run a production process.
     Serve(serve::Serve),
+    /// Ask the process on this host whether it is ready: exit code 0 if it is, 1 if not.
+    Healthcheck(healthcheck::Healthcheck),
     /// Bring the database to this release's schema; safe to run from several processes at once.
     Migrate(migrate::Migrate),
     /// Print the `OpenAPI` document.
@@ -80,6 +83,7 @@ impl Command {
         match self {
             Self::Dev(options) => dev::run(options).await,
             Self::Serve(command) => command.run().await,
+            Self::Healthcheck(command) => command.run().await,
             Self::Migrate(command) => command.run().await,
             Self::Openapi => openapi::run(),
             Self::Config(command) => command.run(),

@@ -1,6 +1,6 @@
 //! `payonce simulator`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,7 +15,10 @@ use crate::telemetry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct SimulatorOptions {
-    /// The port on 127.0.0.1.
+    /// The address to listen on. Whoever reaches it may do everything: 0.0.0.0 is for a private network alone.
+    #[arg(long, value_name = "IP", default_value_t = Ipv4Addr::LOCALHOST.into())]
+    pub host: IpAddr,
+    /// The port to listen on; 0 for any free one.
     #[arg(long, value_name = "N", default_value_t = 12111)]
     pub port: u16,
     /// Where its ledger is kept; forgotten at the end if left out.
@@ -27,7 +30,7 @@ pub(super) async fn run(options: SimulatorOptions) -> anyhow::Result<()> {
     telemetry::init(&Settings::default().load()?.log)?;
     let shutdown = CancellationToken::new();
     tokio::spawn(Signals::register()?.watch(shutdown.clone()));
-    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let at = SocketAddr::from((options.host, options.port));
     let simulator = Simulator::bind(at, options.state_dir, Clock::system()).await?;
     output::data(&format!(
         "The simulator is ready at http://{}; its ledger is at /_sim/charges.\n",

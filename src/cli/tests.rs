@@ -52,7 +52,8 @@ fn the_published_commands_are_understood() {
         "payonce api-keys create --merchant acme --scope read --mode live",
         "payonce api-keys revoke 67e55044-10b1-426f-9247-bb680e5fe0c8",
         "payonce api-keys list --merchant acme",
-        "payonce simulator --port 0 --state-dir x",
+        "payonce simulator --host 0.0.0.0 --port 0 --state-dir x",
+        "payonce healthcheck",
         "payonce charges show chg_03510a50e711533aba21e1dd9ddf20be --json",
     ] {
         assert!(parse(line).is_ok(), "{line}");
@@ -69,6 +70,7 @@ fn what_is_not_understood_is_refused_with_exit_code_2() {
         "payonce api-keys revoke x",
         "payonce merchants create \t",
         "payonce dev --port 65536",
+        "payonce simulator --host nowhere",
     ] {
         assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
     }

@@ -22,6 +22,8 @@ pub struct Claimed {
     pub payload: serde_json::Value,
     pub progress: Progress,
     pub created_at: OffsetDateTime,
+    /// The client asked for a cancel.
+    pub cancel_requested: bool,
     /// The database's clock at the claim.
     pub claimed_at: OffsetDateTime,
 }
@@ -79,6 +81,7 @@ pub async fn claim(
                 .map_err(unclaimable)?,
             },
             created_at: row.created_at,
+            cancel_requested: row.cancel_requested,
             claimed_at: row.claimed_at,
         })
     });
@@ -114,25 +117,19 @@ pub async fn take_back_expired(connection: &mut PgConnection, limit: i64) -> Res
     Ok(done.rows_affected())
 }
 
-/// Gives back a lease under which nothing was sent; the claim does not count.
-pub async fn release(
-    connection: &mut PgConnection,
-    ids: &[i64],
-    token: LeaseToken,
-) -> Result<u64, DbError> {
+/// Makes every leased row ready again. Only for who knows that no holder is alive: `dev` at its start, whose data
+/// directory is its own. A holder that lives all the same is fenced by its token, like any whose lease ran out.
+pub async fn take_back_all(connection: &mut PgConnection) -> Result<u64, DbError> {
     let done = sqlx::query!(
         r#"
         UPDATE outbox
         SET state = 'ready',
-            attempt = attempt - 1,
             lease_token = NULL,
-            lease_until = NULL
-        WHERE id = ANY($1)
-            AND state = 'leased'
-            AND lease_token = $2
+            lease_until = NULL,
+            run_at = now(),
+            last_error = 'holder_gone'
+        WHERE state = 'leased'
         "#,
-        ids,
-        token.as_uuid(),
     )
     .execute(connection)
     .await?;

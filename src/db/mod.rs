@@ -3,6 +3,7 @@
 
 pub mod api_keys;
 pub mod attempt;
+pub mod cancel;
 pub mod charge_events;
 pub mod charges;
 pub mod claim;
@@ -25,6 +26,8 @@ use crate::domain::ids::ChargeId;
 pub enum DbError {
     #[error("the database did not answer as asked")]
     Sqlx(#[from] sqlx::Error),
+    #[error("the database took no connection")]
+    Connect(#[source] sqlx::Error),
     #[error("the database did not take a connection in time")]
     ConnectTimeout,
     #[error("the database did not answer in time")]
@@ -68,7 +71,8 @@ impl DbError {
                 }
             }
             Self::Sqlx(_) | Self::AnswerTimeout => Fault::Unknown,
-            Self::ConnectTimeout => Fault::Refused,
+            // Without a connection nothing was sent.
+            Self::Connect(_) | Self::ConnectTimeout => Fault::Refused,
             Self::WinnersVanish => Fault::Conflict,
             Self::Unreadable { .. } => Fault::Data,
         }
@@ -77,10 +81,12 @@ impl DbError {
     /// The SQLSTATE, where Postgres gave one: unlike its message, it never holds data.
     pub fn sqlstate(&self) -> Option<String> {
         match self {
-            Self::Sqlx(sqlx::Error::Database(error)) => {
+            Self::Sqlx(sqlx::Error::Database(error))
+            | Self::Connect(sqlx::Error::Database(error)) => {
                 error.code().map(std::borrow::Cow::into_owned)
             }
             Self::Sqlx(_)
+            | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::AnswerTimeout
             | Self::WinnersVanish

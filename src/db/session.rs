@@ -76,7 +76,8 @@ impl Session {
             let connecting = PgConnection::connect_with(&self.options);
             let connection = tokio::time::timeout(self.limits.connect_timeout, connecting)
                 .await
-                .map_err(|_| DbError::ConnectTimeout)??;
+                .map_err(|_| DbError::ConnectTimeout)?
+                .map_err(DbError::Connect)?;
             self.connection = Some(connection);
         }
         self.connection.as_mut().ok_or(DbError::ConnectTimeout)

@@ -22,7 +22,7 @@ use crate::domain::charge::Charge;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId};
 use crate::domain::request::{ChargeRequest, Draft, Violation};
-use crate::intake::{IntakeError, Submission, Verdict};
+use crate::intake::{self, IntakeError, Submission, Verdict};
 
 pub(super) async fn create(
     State(state): State<HttpState>,
@@ -74,14 +74,20 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let principal = state.auth().authenticate(&headers).await?;
-    let absent = || ApiError::new(Code::NotFound, "there is no such charge");
-    let id: ChargeId = id
-        .ok()
-        .and_then(|Path(id)| id.parse().ok())
-        .ok_or_else(absent)?;
+    let id = path_id(id)?;
     let charge = read(&state, principal.merchant, id).await?;
     let charge = Box::new(charge.ok_or_else(absent)?);
     settled_response(&state, &headers, StatusCode::OK, charge).await
+}
+
+pub(super) fn absent() -> ApiError {
+    ApiError::new(Code::NotFound, "there is no such charge")
+}
+
+/// The charge that a path names; what is no id names none.
+pub(super) fn path_id(id: Result<Path<String>, PathRejection>) -> Result<ChargeId, ApiError> {
+    let id = id.ok().and_then(|Path(id)| id.parse().ok());
+    id.ok_or_else(absent)
 }
 
 /// Who asks, under which key, and whether the body is of the type that is taken.
@@ -209,13 +215,7 @@ async fn replay_or_refuse(
     let Some(charge) = found else {
         return Err(ApiError::invalid_request(violations));
     };
-    if charge.fingerprint.matches(draft) == Some(true) {
-        return Ok(Accepted {
-            charge: Box::new(charge),
-            is_new: false,
-        });
-    }
-    Err(reused(charge.id, charge.request.differences(draft)))
+    judge_verdict(Ok(intake::judge(Box::new(charge), draft)))
 }
 
 fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
@@ -249,7 +249,7 @@ pub(super) async fn read(
 }
 
 /// The charge, after the wait that the client asked for.
-async fn settled_response(
+pub(super) async fn settled_response(
     state: &HttpState,
     headers: &HeaderMap,
     status: StatusCode,

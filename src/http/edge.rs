@@ -127,6 +127,9 @@ fn route(path: &str) -> &'static str {
         "/healthz" => "/healthz",
         "/readyz" => "/readyz",
         "/openapi.json" => "/openapi.json",
+        path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
+            "/v1/charges/{id}/cancel"
+        }
         path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
         path if path.starts_with("/problems/") => "/problems/{code}",
         _ => "unknown",

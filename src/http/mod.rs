@@ -6,6 +6,7 @@
 
 mod auth;
 mod body;
+mod cancel;
 pub mod charge_body;
 mod charges;
 pub mod code;
@@ -105,6 +106,7 @@ pub fn router(state: HttpState) -> Router {
     Router::new()
         .route("/v1/charges", post(charges::create))
         .route("/v1/charges/{id}", get(charges::show))
+        .route("/v1/charges/{id}/cancel", post(cancel::cancel))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))

@@ -71,6 +71,10 @@ fn build() -> OpenApi {
         .path(
             "/v1/charges/{id}",
             PathItem::new(HttpMethod::Get, get_charge()),
+        )
+        .path(
+            "/v1/charges/{id}/cancel",
+            PathItem::new(HttpMethod::Post, cancel_charge()),
         );
     OpenApiBuilder::new()
         .info(info)
@@ -149,21 +153,46 @@ fn create_charge() -> Operation {
     with_problems(operation, &codes).build()
 }
 
-fn get_charge() -> Operation {
-    let id = ParameterBuilder::new()
+fn charge_id() -> ParameterBuilder {
+    ParameterBuilder::new()
         .name("id")
         .parameter_in(ParameterIn::Path)
         .required(Required::True)
         .description(Some("The charge's id."))
         .schema(Some(text().pattern(Some("^chg_[0-9a-f]{32}$"))))
-        .example(Some(json!("chg_03510a50e711533aba21e1dd9ddf20be")));
+        .example(Some(json!("chg_03510a50e711533aba21e1dd9ddf20be")))
+}
+
+fn cancel_charge() -> Operation {
+    let operation = OperationBuilder::new()
+        .operation_id(Some("cancel_charge"))
+        .tag(CHARGES)
+        .summary(Some("Cancel a charge"))
+        .description(Some(
+            "Before anything was executed the charge is canceled at once (200). After that the provider decides (202): read the \
+             charge until it is terminal. Moves no money, needs no key, is safe to repeat.",
+        ))
+        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+        .parameter(charge_id())
+        .parameter(prefer())
+        .parameter(request_id())
+        .response("200", charge("The charge is canceled.").build())
+        .response("202", charge("The provider was asked, or will be; the charge as it stands now.").build());
+    with_problems(
+        operation,
+        &[Code::Forbidden, Code::NotFound, Code::ChargeNotCancelable],
+    )
+    .build()
+}
+
+fn get_charge() -> Operation {
     let operation = OperationBuilder::new()
         .operation_id(Some("get_charge"))
         .tag(CHARGES)
         .summary(Some("Read a charge"))
         .description(Some("The charge as it stands now."))
         .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(id)
+        .parameter(charge_id())
         .parameter(prefer())
         .parameter(request_id())
         .response("200", charge("The charge.").build());

@@ -63,7 +63,7 @@ impl Statement for Accept {
         items: &[Arc<Entry>],
         _repeated: bool,
     ) -> Result<Vec<Fate>, DbError> {
-        let mut fates: HashMap<ChargeId, (Uuid, Fate)> = HashMap::with_capacity(items.len());
+        let mut fates = Fates::with_capacity(items.len());
         let mut missing = firsts(items);
         // A loser's winner may roll back before the loser can read it; then the key is free again.
         for _ in 0..4 {
@@ -99,6 +99,9 @@ impl Statement for Accept {
     }
 }
 
+/// Of each key, the first submission in the batch, which speaks for the key, and what became of it.
+type Fates<'a> = HashMap<ChargeId, (&'a Entry, Fate)>;
+
 /// The first submission of each key, in the order in which all batches insert. One statement must not hold a key twice:
 /// the second would be taken for a duplicate of a row that is not there yet.
 fn firsts(items: &[Arc<Entry>]) -> Vec<&Arc<Entry>> {
@@ -110,11 +113,11 @@ fn firsts(items: &[Arc<Entry>]) -> Vec<&Arc<Entry>> {
 }
 
 impl Accept {
-    async fn insert(
+    async fn insert<'a>(
         &self,
         connection: &mut PgConnection,
-        entries: &[&Arc<Entry>],
-        fates: &mut HashMap<ChargeId, (Uuid, Fate)>,
+        entries: &[&'a Arc<Entry>],
+        fates: &mut Fates<'a>,
     ) -> Result<(), DbError> {
         let rows = rows(entries);
         let common = db::intake::Common {
@@ -126,15 +129,13 @@ impl Accept {
         if !accepted.is_empty() {
             self.accepted.notify_one();
         }
-        let intake_ids: HashMap<Uuid, Uuid> = entries
+        let by_id: HashMap<ChargeId, &'a Entry> = entries
             .iter()
-            .map(|entry| (entry.charge_id.as_uuid(), entry.intake_id))
+            .map(|&entry| (entry.charge_id, entry.as_ref()))
             .collect();
         for (id, created_at) in accepted {
-            fates.insert(
-                ChargeId::from_uuid(id),
-                (intake_ids[&id], Fate::Created { created_at }),
-            );
+            let id = ChargeId::from_uuid(id);
+            fates.insert(id, (by_id[&id], Fate::Created { created_at }));
         }
         let losers: Vec<Uuid> = entries
             .iter()
@@ -148,23 +149,23 @@ impl Accept {
         // an earlier run of this very submission, whose reply was lost.
         for (charge, made_by) in db::charges::find_all(connection, &losers).await? {
             let id = charge.id;
-            let intake_id = intake_ids[&id.as_uuid()];
+            let entry = by_id[&id];
             let fate = Fate::Found {
                 charge: Box::new(charge),
-                ours: made_by == Some(intake_id),
+                ours: made_by == Some(entry.intake_id),
             };
-            fates.insert(id, (intake_id, fate));
+            fates.insert(id, (entry, fate));
         }
         Ok(())
     }
 
     /// The fate of one submission; of several with one key, only the first can have made the charge.
-    fn fate_of(&self, entry: &Entry, fates: &HashMap<ChargeId, (Uuid, Fate)>) -> Fate {
+    fn fate_of(&self, entry: &Entry, fates: &Fates<'_>) -> Fate {
         let (first, fate) = &fates[&entry.charge_id];
         match fate {
-            fate if *first == entry.intake_id => fate.clone(),
+            fate if first.intake_id == entry.intake_id => fate.clone(),
             Fate::Created { created_at } => Fate::Found {
-                charge: Box::new(entry.to_charge(*created_at, self.live, self.provider)),
+                charge: Box::new(first.to_charge(*created_at, self.live, self.provider)),
                 ours: false,
             },
             Fate::Found { charge, ours: _ } => Fate::Found {

@@ -14,7 +14,7 @@ use crate::db::session::Session;
 use crate::domain::charge::{Charge, Progress};
 use crate::domain::idempotency::{Fingerprint, IdempotencyKey};
 use crate::domain::ids::{ChargeId, MerchantId};
-use crate::domain::request::ChargeRequest;
+use crate::domain::request::{ChargeRequest, Draft};
 use crate::random::Random;
 pub use batcher::Accept;
 use batcher::{Entry, Fate};
@@ -116,15 +116,14 @@ impl Intake {
             Ok(Fate::Found {
                 charge,
                 ours: false,
-            }) => Ok(judge(charge, &entry)),
+            }) => Ok(judge(charge, entry.request.draft())),
             Err(refusal) => Err(intake_error(refusal, charge)),
         }
     }
 }
 
-/// What a later request is to the charge that has its key.
-fn judge(charge: Box<Charge>, entry: &Entry) -> Verdict {
-    let draft = entry.request.draft();
+/// What a later request is to the charge that has its key, whether or not today's rules would take it.
+pub fn judge(charge: Box<Charge>, draft: &Draft) -> Verdict {
     // A fingerprint from a later release can't be recomputed here; the fields themselves can be compared.
     let same = charge
         .fingerprint

@@ -17,9 +17,11 @@ use super::stored::{Start, Started, StoreObject};
 use crate::batch::{Queue, Refusal};
 use crate::completion::{Completion, Ending, Hold, Settled, Settlement};
 use crate::db::claim::Claimed;
-use crate::domain::charge::{Failure, InvalidTransition, Progress, State, StoredObject};
+use crate::domain::charge::{InvalidTransition, Progress, State, StoredObject};
 use crate::domain::ids::ProviderChargeId;
-use crate::domain::outcome::{self, Alert, Answer, Asked, Certainty, Context, Health, Phase, Step};
+use crate::domain::outcome::{
+    self, Alert, Answer, Asked, Certainty, Context, Health, Phase, Reason, Step,
+};
 use crate::domain::request::Instruction;
 use crate::domain::retry::{Pace, RetryPolicy};
 use crate::provider::{Found, Provider, Reply};
@@ -64,8 +66,11 @@ struct Run<'a> {
     created_at: OffsetDateTime,
     /// Until when calls may still begin: set before the claim, so that a lease can't be shorter than it seems.
     deadline: Instant,
+    cancel_requested: bool,
     /// Why the object is being canceled.
-    canceling: Option<Failure>,
+    canceling: Option<Reason>,
+    /// A look has found no object with our stamp.
+    looked: bool,
     request_id: Option<String>,
     /// In a word.
     last_answer: &'static str,
@@ -74,7 +79,8 @@ struct Run<'a> {
 
 /// The next thing to ask.
 enum Call {
-    Find,
+    /// Look for objects with our stamp that were made from then on.
+    Find(OffsetDateTime),
     /// Store an object that a look found, then read it.
     Adopt(ProviderChargeId),
     Prepare,
@@ -95,6 +101,13 @@ impl<P: Provider> Executor<P> {
         };
         if claimed.progress.state.is_terminal() {
             return self.settle(hold, Ending::Discard).await;
+        }
+        if claimed.cancel_requested
+            && let Some(proof) = outcome::nothing_was_executed(&claimed.progress)
+            && let Ok(progress) = claimed.progress.clone().cancel(proof)
+        {
+            let detail = json!({ "before": "anything was executed" });
+            return self.settle(hold, Ending::Finish { progress, detail }).await;
         }
         let instruction: Instruction<'static> = match serde_json::from_value(claimed.payload) {
             Ok(instruction) => instruction,
@@ -142,7 +155,9 @@ impl<P: Provider> Executor<P> {
             claimed_at: claimed.claimed_at,
             created_at: claimed.created_at,
             deadline,
+            cancel_requested: claimed.cancel_requested,
             canceling: None,
+            looked: false,
             request_id: None,
             last_answer: "",
             log: &log,
@@ -162,8 +177,9 @@ impl<P: Provider> Executor<P> {
                 return self.settle(run.hold, ending).await;
             }
             let (phase, reply) = match call {
-                Call::Find => match self.find(&run).await {
+                Call::Find(since) => match self.find(&run, since).await {
                     Ok(next) => {
+                        run.looked = matches!(next, Call::Prepare);
                         call = next;
                         continue;
                     }
@@ -208,7 +224,8 @@ impl<P: Provider> Executor<P> {
             .key_window
             .saturating_sub(self.limits.key_window_margin);
         if run.claimed_at - run.created_at >= window {
-            Call::Find
+            // Clocks differ: an object may seem older than its charge.
+            Call::Find(run.created_at - Duration::from_hours(1))
         } else {
             Call::Prepare
         }
@@ -222,9 +239,7 @@ impl<P: Provider> Executor<P> {
 
     /// Looks for objects with our stamp: what succeeded first, then what can still go on. What is found is stored before
     /// anything else happens: nobody may execute another one from then on.
-    async fn find(&self, run: &Run<'_>) -> Result<Call, Answer> {
-        // Clocks differ: an object may seem older than its charge.
-        let since = run.created_at - Duration::from_hours(1);
+    async fn find(&self, run: &Run<'_>, since: OffsetDateTime) -> Result<Call, Answer> {
         match self.provider.find(run.hold.charge, since).await {
             // Whatever a page of a list answered says nothing about this charge.
             Found::NotAsked(answer) => Err(match answer {
@@ -319,7 +334,9 @@ impl<P: Provider> Executor<P> {
         let context = Context {
             asked: &run.asked,
             canceling: run.canceling.as_ref(),
+            cancel_requested: run.cancel_requested,
             action_expired,
+            looked: run.looked,
         };
         outcome::decide(phase, reply.answer, context)
     }
@@ -335,9 +352,15 @@ impl<P: Provider> Executor<P> {
                 Some(object) => Next::Call(Call::Read(object.id.clone())),
                 None => Next::Call(Call::Prepare),
             },
-            Step::Cancel(failure) => match &run.progress.object {
+            Step::Look => {
+                // The key may be older than the charge, whose rows may have been lost and made again: no older than the
+                // window, which is the least that the provider promises.
+                let window = self.provider.profile().key_window;
+                Next::Call(Call::Find(run.created_at - window * 2))
+            }
+            Step::Cancel(reason) => match &run.progress.object {
                 Some(object) => {
-                    run.canceling = Some(failure);
+                    run.canceling = Some(reason);
                     Next::Call(Call::Cancel(object.id.clone()))
                 }
                 None => Next::Call(Call::Prepare),
@@ -354,6 +377,7 @@ impl<P: Provider> Executor<P> {
                 self.end_with(run, |progress| progress.fail(failure, proof))
                     .await
             }
+            Step::Canceled(proof) => self.end_with(run, |progress| progress.cancel(proof)).await,
             Step::Wait {
                 certainty,
                 pace,
@@ -504,10 +528,17 @@ impl<P: Provider> Executor<P> {
     }
 
     async fn settle(&self, hold: Hold, ending: Ending) -> Ran {
-        let finishing = matches!(ending, Ending::Finish { .. });
+        let changing = matches!(
+            ending,
+            Ending::Finish { .. }
+                | Ending::Wait {
+                    progress: Some(_),
+                    ..
+                }
+        );
         match self.completion.settle(Settlement { hold, ending }).await {
             Ok(settled) => {
-                if settled == Settled::LeaseLost && finishing {
+                if settled == Settled::LeaseLost && changing {
                     return self.give_back(hold).await;
                 }
                 if settled == Settled::Disputed {

@@ -40,11 +40,15 @@ impl Statement for StoreObject {
         items: &[Start],
         repeated: bool,
     ) -> Result<Vec<Started>, DbError> {
-        let mut sorted: Vec<&Start> = items.iter().collect();
+        let charge = |index: &usize| items[*index].hold.charge;
+        let mut order: Vec<usize> = (0..items.len()).collect();
         // One order of locks for all batches.
-        sorted.sort_by_key(|start| start.hold.charge);
+        order.sort_by_key(charge);
+        // Of two jobs for one charge, one may start. The statement's answer names charges and could not tell them apart.
+        order.dedup_by_key(|index| charge(index));
         let mut rows = db::attempt::Rows::default();
-        for Start { hold, object } in sorted {
+        for index in &order {
+            let Start { hold, object } = &items[*index];
             rows.charge_ids.push(hold.charge.as_uuid());
             rows.outbox_ids.push(hold.outbox_id);
             rows.lease_tokens.push(hold.lease.as_uuid());
@@ -59,14 +63,13 @@ impl Statement for StoreObject {
         };
         started.extend(db::attempt::start_execute(connection, &rows).await?);
         let started: std::collections::HashSet<_> = started.into_iter().collect();
-        let answer = |start: &Start| {
-            if started.contains(&start.hold.charge.as_uuid()) {
-                Started::Yes
-            } else {
-                Started::No
+        let mut answers = vec![Started::No; items.len()];
+        for index in order {
+            if started.contains(&charge(&index).as_uuid()) {
+                answers[index] = Started::Yes;
             }
-        };
-        Ok(items.iter().map(answer).collect())
+        }
+        Ok(answers)
     }
 
     fn weight(_item: &Start) -> usize {

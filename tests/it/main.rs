@@ -6,7 +6,21 @@
     clippy::panic,
     reason = "a test that can't go on fails"
 )]
+#![expect(
+    unreachable_pub,
+    reason = "one crate in many files: pub says what a file offers the others"
+)]
 
 mod support;
 
+mod cancels;
+mod crashes;
+mod dev;
+mod fencing;
+mod intake;
+mod jobs;
 mod main_path;
+mod provider_answers;
+mod provider_faults;
+mod provider_unreachable;
+mod reconciler;

@@ -22,6 +22,7 @@ pub(crate) struct Row {
     pub(crate) object: Option<ObjectNo>,
     /// Made longer ago than the provider's key window less the margin.
     pub(crate) old: bool,
+    pub(crate) cancel_requested: bool,
 }
 
 /// `domain`'s state without its texts.
@@ -111,6 +112,7 @@ impl Row {
                 prepares: 0,
                 object: None,
                 old: false,
+                cancel_requested: false,
             },
         )
     }
@@ -133,6 +135,7 @@ impl Row {
             prepares: progress.prepares.try_into().unwrap(),
             object: progress.object.as_ref().map(|object| number_of(&object.id)),
             old: before.old,
+            cancel_requested: before.cancel_requested,
         }
     }
 }
@@ -280,14 +283,14 @@ impl Books {
         self.job = self.job.filter(|job| job.id != id);
     }
 
-    /// `wait.sql`. Neither the stored object nor the account is among what it writes.
-    pub(crate) fn wait(&mut self, hold: Hold, change: Option<Row>) {
+    /// `wait.sql`. Neither the stored object nor the account is among what it writes. Returns whether it wrote anything.
+    pub(crate) fn wait(&mut self, hold: Hold, change: Option<Row>) -> bool {
         if self.held(hold).is_none() {
-            return;
+            return false;
         }
         if let Some(change) = change {
             let Some(row) = self.open().filter(|row| row.version == hold.version) else {
-                return;
+                return false;
             };
             *row = Row {
                 version: row.version + 1,
@@ -299,6 +302,25 @@ impl Books {
         }
         if let Some(job) = &mut self.job {
             job.lease = None;
+        }
+        true
+    }
+
+    /// A client asks for a cancel: `before_execute` in `cancel.rs`, and `request` where that did nothing.
+    pub(crate) fn ask_for_cancel(&mut self) {
+        let held = self.job.is_none_or(|job| job.lease.is_some());
+        let Some(row) = self.open() else {
+            return;
+        };
+        let begun = !matches!(
+            row.state,
+            Shown::Pending | Shown::Processing { sent: false }
+        );
+        row.cancel_requested = true;
+        row.version += 1;
+        if !held && !begun && row.object.is_none() {
+            row.state = Shown::Canceled;
+            self.job = None;
         }
     }
 

@@ -188,6 +188,10 @@ impl Payonce {
                 world.books.accept(job);
                 world.accepted = true;
             }
+            Action::AskForCancel => {
+                world.left.cancels -= 1;
+                world.books.ask_for_cancel();
+            }
             Action::Claim(at) => {
                 let token = world.fresh_token();
                 world.workers[at] = world
@@ -299,6 +303,10 @@ impl Model for Payonce {
         let left = &world.left;
         if world.books.charge.is_none() {
             actions.push(Action::Submit);
+        }
+        let open = |state: Shown| !state.is_terminal();
+        if left.cancels > 0 && says(world, open) {
+            actions.push(Action::AskForCancel);
         }
         for (at, worker) in world.workers.iter().enumerate() {
             if let Some(run) = worker {

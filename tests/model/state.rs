@@ -38,6 +38,8 @@ pub(crate) struct Bounds {
     pub(crate) pauses: u8,
     /// Refusals, declines and customers who must act.
     pub(crate) verdicts: u8,
+    /// The client asks for a cancel.
+    pub(crate) cancels: u8,
     /// A key window passes.
     pub(crate) days: u8,
     pub(crate) restores: u8,
@@ -80,6 +82,7 @@ impl Guards {
 pub(crate) enum Action {
     /// The client sends its request, for the first time or again.
     Submit,
+    AskForCancel,
     Claim(usize),
     /// The worker's next statement or call.
     Step(usize, Course),

@@ -5,7 +5,7 @@
 //! long after its lease ran out.
 
 use payonce::domain::outcome::{
-    self, Answer, Asked, Certainty, Context, Object, ObjectStatus, Phase, Step, Unclear,
+    self, Answer, Asked, Certainty, Context, Object, ObjectStatus, Phase, Reason, Step, Unclear,
 };
 
 use crate::books::{Books, Finished, Hold, Row, Shown, failure, id_of, number_of, stored};
@@ -18,8 +18,17 @@ pub(crate) struct Run {
     pub(crate) token: u8,
     /// The charge as this run knows it; its version is what the guards name.
     pub(crate) progress: Row,
-    canceling: bool,
+    canceling: Option<Why>,
+    /// A look has found no object.
+    looked: bool,
     pub(crate) next: Next,
+}
+
+/// `domain`'s reason for a cancel without its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Why {
+    Failed,
+    Client,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,22 +85,31 @@ impl Protocol {
 
     /// The executor's `run` and `first_call`.
     pub(crate) fn begin(&self, job: u8, token: u8, row: Row, restored: bool) -> Run {
-        let next = if row.state.is_terminal() {
-            Next::Discard
-        } else if let Some(object) = row.object {
-            Next::Read(object)
-        } else if row.old || (restored && self.guards.have(Guard::LookFirstAfterRestore)) {
-            Next::Find
-        } else {
-            Next::Prepare
-        };
-        Run {
+        let mut run = Run {
             job,
             token,
             progress: row,
-            canceling: false,
-            next,
+            canceling: None,
+            looked: false,
+            next: Next::Discard,
+        };
+        if row.state.is_terminal() {
+            return run;
         }
+        if row.cancel_requested
+            && let Some(proof) = outcome::nothing_was_executed(&row.progress())
+        {
+            run.next = finish(&run, row.progress().cancel(proof));
+            return run;
+        }
+        run.next = match row.object {
+            Some(object) => Next::Read(object),
+            None if row.old || (restored && self.guards.have(Guard::LookFirstAfterRestore)) => {
+                Next::Find
+            }
+            None => Next::Prepare,
+        };
+        run
     }
 
     /// What a step would send to change something at the provider.
@@ -122,6 +140,7 @@ impl Protocol {
             return self.hear(run, Heard::Reply(Reply { said, replayed }));
         }
         run.next = self.found(provider);
+        run.looked = run.next == Next::Prepare;
         run
     }
 
@@ -184,10 +203,15 @@ impl Protocol {
             | Next::Wait(_)
             | Next::Discard => Phase::Cancel,
         };
-        let canceling = run.canceling.then(failure);
+        let canceling = run.canceling.map(|why| match why {
+            Why::Failed => Reason::Failed(failure()),
+            Why::Client => Reason::Client,
+        });
         let context = Context {
             asked: &self.asked,
             canceling: canceling.as_ref(),
+            cancel_requested: run.progress.cancel_requested,
+            looked: run.looked,
             action_expired: run.progress.state == Shown::RequiresAction { expired: true },
         };
         let step = outcome::decide(phase, self.answer(heard), context);
@@ -209,13 +233,17 @@ impl Protocol {
                 Next::Execute(object)
             }
             Step::Read => run.progress.object.map_or(Next::Prepare, Next::Read),
-            Step::Cancel(_) => match run.progress.object {
+            Step::Look => Next::Find,
+            Step::Cancel(reason) => match run.progress.object {
                 Some(_) if !self.guards.have(Guard::CancelBeforeFailed) => Next::Finish(Row {
                     state: Shown::Failed,
                     ..run.progress
                 }),
                 Some(object) => {
-                    run.canceling = true;
+                    run.canceling = Some(match reason {
+                        Reason::Failed(_) => Why::Failed,
+                        Reason::Client => Why::Client,
+                    });
                     Next::Cancel(object)
                 }
                 None => Next::Prepare,
@@ -224,6 +252,7 @@ impl Protocol {
                 finish(run, run.progress.progress().succeed(stored(number_of(&id))))
             }
             Step::Fail(failure, proof) => finish(run, run.progress.progress().fail(failure, proof)),
+            Step::Canceled(proof) => finish(run, run.progress.progress().cancel(proof)),
             Step::Wait {
                 certainty,
                 pace: _,
@@ -325,8 +354,9 @@ impl Protocol {
                 }
             }
             Next::Wait(change) => {
-                books.wait(hold, change);
-                None
+                let written = books.wait(hold, change);
+                run.next = Next::Wait(None);
+                (!written && change.is_some()).then_some(run)
             }
             Next::Discard => {
                 books.discard(run.job);

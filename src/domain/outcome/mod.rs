@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::charge::{Advice, Failure, NextAction, State};
+use super::charge::{Advice, Failure, NextAction, Progress, State};
 use super::ids::ProviderChargeId;
 use super::retry::Pace;
 
@@ -150,6 +150,12 @@ impl CanMoveNoMore {
     }
 }
 
+/// The proof for a charge that no object is stored for: only a stored object is ever executed, and none can be stored any
+/// more once the charge is canceled.
+pub fn nothing_was_executed(progress: &Progress) -> Option<CanMoveNoMore> {
+    progress.object.is_none().then_some(CanMoveNoMore(()))
+}
+
 /// What is known while a job waits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Certainty {
@@ -210,6 +216,15 @@ impl Alert {
     }
 }
 
+/// Why an object is canceled; what its charge becomes once it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It was declined, or nobody acted in time.
+    Failed(Failure),
+    /// The client asked for it.
+    Client,
+}
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -217,10 +232,14 @@ pub enum Step {
     Execute(ProviderChargeId),
     /// Read the stored object.
     Read,
+    /// Look for an object with our stamp, adopt it if there is one, and prepare if there is none.
+    Look,
     /// Cancel the stored object; what comes back decides between failed and completed.
-    Cancel(Failure),
+    Cancel(Reason),
     Succeed(ProviderChargeId),
     Fail(Failure, CanMoveNoMore),
+    /// The charge ends as the client asked.
+    Canceled(CanMoveNoMore),
     Wait {
         certainty: Certainty,
         pace: Pace,
@@ -239,9 +258,13 @@ pub enum Step {
 pub struct Context<'a> {
     pub asked: &'a Asked,
     /// Why the object is being canceled, in [`Phase::Cancel`].
-    pub canceling: Option<&'a Failure>,
+    pub canceling: Option<&'a Reason>,
+    /// The client asked for a cancel: nothing is executed any more.
+    pub cancel_requested: bool,
     /// The customer's time is over, by the database's clock.
     pub action_expired: bool,
+    /// A look in this run has found no object with our stamp.
+    pub looked: bool,
 }
 
 pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
@@ -251,7 +274,7 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
             // No object was made under this key, and one that is not stored is never executed. Replayed, it is what an
             // earlier run was told and maybe passed on: another key could bring another answer.
             (Phase::Prepare, _) => Step::Fail(failure, CanMoveNoMore(())),
-            (Phase::Execute, false) => Step::Cancel(failure),
+            (Phase::Execute, false) => Step::Cancel(Reason::Failed(failure)),
             // A picture of the past.
             (Phase::Execute, true) => Step::Read,
             (Phase::Read | Phase::Cancel, _) => unclear(),
@@ -280,6 +303,18 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
             alert: Alert::RequestRejected,
             object: None,
         },
+        // An earlier request of ours, in other words, has the key and may have made an object. It will for as long as the
+        // key lives, so once a look has found none, another key is taken.
+        Answer::Unclear {
+            reason: Unclear::IdempotencyError,
+            replayed: _,
+        } if phase == Phase::Prepare => {
+            if context.looked {
+                unprepared(true)
+            } else {
+                Step::Look
+            }
+        }
         Answer::Unclear {
             reason: _,
             replayed,
@@ -316,17 +351,11 @@ fn from_object(phase: Phase, object: Object, replayed: bool, context: Context<'_
     match object.status {
         // Final, also in a picture of the past.
         ObjectStatus::Succeeded => Step::Succeed(object.id),
-        ObjectStatus::Canceled if phase != Phase::Prepare => {
-            let failure = context
-                .canceling
-                .cloned()
-                .or(object.failure)
-                .unwrap_or_else(canceled_at_the_provider);
-            Step::Fail(failure, CanMoveNoMore(()))
-        }
+        ObjectStatus::Canceled if phase != Phase::Prepare => ended(object.failure, context),
         // Canceled before we stored it: it can't be used, and another key makes another.
         ObjectStatus::Canceled => unprepared(true),
         ObjectStatus::RequiresConfirmation => match phase {
+            Phase::Read if context.cancel_requested => Step::Cancel(Reason::Client),
             Phase::Prepare | Phase::Read => Step::Execute(object.id),
             Phase::Execute | Phase::Cancel => unclear(),
         },
@@ -344,13 +373,30 @@ fn from_object(phase: Phase, object: Object, replayed: bool, context: Context<'_
     }
 }
 
+/// What a charge becomes whose object is canceled: as the cancel that we sent meant it, else by what the object says,
+/// else by what the client asked.
+fn ended(failure: Option<Failure>, context: Context<'_>) -> Step {
+    match (context.canceling, failure) {
+        (Some(Reason::Failed(failure)), _) => Step::Fail(failure.clone(), CanMoveNoMore(())),
+        (Some(Reason::Client), _) => Step::Canceled(CanMoveNoMore(())),
+        (None, Some(failure)) => Step::Fail(failure, CanMoveNoMore(())),
+        // Canceled by a run that ended before it could say why.
+        (None, None) if context.cancel_requested => Step::Canceled(CanMoveNoMore(())),
+        (None, None) if context.action_expired => {
+            Step::Fail(authentication_expired(), CanMoveNoMore(()))
+        }
+        (None, None) => Step::Fail(canceled_at_the_provider(), CanMoveNoMore(())),
+    }
+}
+
 fn from_executed(object: Object, context: Context<'_>) -> Step {
     match object.status {
         ObjectStatus::RequiresPaymentMethod => {
-            Step::Cancel(object.failure.unwrap_or_else(declined))
+            Step::Cancel(Reason::Failed(object.failure.unwrap_or_else(declined)))
         }
+        ObjectStatus::RequiresAction if context.cancel_requested => Step::Cancel(Reason::Client),
         ObjectStatus::RequiresAction if context.action_expired => {
-            Step::Cancel(authentication_expired())
+            Step::Cancel(Reason::Failed(authentication_expired()))
         }
         ObjectStatus::RequiresAction => match object.next_url {
             Some(url) => Step::Wait {
@@ -362,7 +408,9 @@ fn from_executed(object: Object, context: Context<'_>) -> Step {
                 new_prepare_key: false,
             },
             // Nowhere to send the customer to: nobody can act.
-            None => Step::Cancel(object.failure.unwrap_or_else(authentication_required)),
+            None => Step::Cancel(Reason::Failed(
+                object.failure.unwrap_or_else(authentication_required),
+            )),
         },
         ObjectStatus::Processing | ObjectStatus::RequiresCapture => Step::Wait {
             certainty: Certainty::ProvidersTurn,

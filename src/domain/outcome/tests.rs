@@ -48,7 +48,9 @@ fn answered(phase: Phase, answer: Answer) -> Step {
         Context {
             asked: &asked(),
             canceling: None,
+            cancel_requested: false,
             action_expired: false,
+            looked: false,
         },
     )
 }
@@ -177,8 +179,10 @@ fn a_canceled_object_fails_the_charge_for_the_reason_it_was_canceled_for() {
     }
     let context = Context {
         asked: &asked(),
-        canceling: Some(&reason()),
+        canceling: Some(&Reason::Failed(reason())),
+        cancel_requested: false,
         action_expired: false,
+        looked: false,
     };
     let canceled = Answer::Object {
         object: object(ObjectStatus::Canceled),
@@ -210,7 +214,7 @@ fn a_decline_is_canceled_before_it_is_failed() {
     };
     assert_eq!(
         answered(Phase::Execute, refused(false)),
-        Step::Cancel(reason())
+        Step::Cancel(Reason::Failed(reason()))
     );
     let declined = Object {
         failure: Some(reason()),
@@ -219,7 +223,7 @@ fn a_decline_is_canceled_before_it_is_failed() {
     for phase in [Phase::Execute, Phase::Read] {
         assert_eq!(
             showed(phase, declined.clone(), false),
-            Step::Cancel(reason())
+            Step::Cancel(Reason::Failed(reason()))
         );
     }
 }
@@ -273,17 +277,21 @@ fn the_customers_turn_is_shown_and_polled_slowly_until_it_expires() {
     let context = Context {
         asked: &asked(),
         canceling: None,
+        cancel_requested: false,
         action_expired: true,
+        looked: false,
     };
     let answer = Answer::Object {
         object: acting,
         replayed: false,
     };
     assert!(
-        matches!(decide(Phase::Read, answer, context), Step::Cancel(f) if f.code == "authentication_expired")
+        matches!(decide(Phase::Read, answer, context), Step::Cancel(Reason::Failed(f)) if f.code == "authentication_expired")
     );
     let nowhere = showed(Phase::Execute, object(ObjectStatus::RequiresAction), false);
-    assert!(matches!(nowhere, Step::Cancel(f) if f.code == "authentication_required"));
+    assert!(
+        matches!(nowhere, Step::Cancel(Reason::Failed(f)) if f.code == "authentication_required")
+    );
 }
 
 #[test]
@@ -379,7 +387,10 @@ fn a_stored_id_that_is_not_found_and_a_parameter_of_ours_are_an_operators() {
 
 #[test]
 fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_error_is_replayed() {
-    for reason in UNCLEAR {
+    let reasons = UNCLEAR
+        .into_iter()
+        .filter(|reason| *reason != Unclear::IdempotencyError);
+    for reason in reasons {
         for replayed in [false, true] {
             let step = answered(Phase::Prepare, Answer::Unclear { reason, replayed });
             let expected = Step::Wait {
@@ -390,6 +401,48 @@ fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_er
             assert_eq!(step, expected, "{reason:?}");
         }
     }
+}
+
+#[test]
+fn a_prepare_whose_key_another_request_has_looks_and_then_takes_a_new_key() {
+    let answer = Answer::Unclear {
+        reason: Unclear::IdempotencyError,
+        replayed: false,
+    };
+    assert_eq!(answered(Phase::Prepare, answer.clone()), Step::Look);
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        cancel_requested: false,
+        action_expired: false,
+        looked: true,
+    };
+    assert_eq!(
+        decide(Phase::Prepare, answer, context),
+        Step::Wait {
+            certainty: Certainty::Unprepared,
+            pace: Pace::Backoff,
+            new_prepare_key: true
+        }
+    );
+}
+
+#[test]
+fn an_object_canceled_after_the_customers_time_fails_for_that() {
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        cancel_requested: false,
+        action_expired: true,
+        looked: false,
+    };
+    let canceled = Answer::Object {
+        object: object(ObjectStatus::Canceled),
+        replayed: false,
+    };
+    assert!(
+        matches!(decide(Phase::Read, canceled, context), Step::Fail(f, _) if f.code == "authentication_expired")
+    );
 }
 
 #[test]
@@ -502,5 +555,52 @@ fn certainty_is_sticky() {
     assert_eq!(
         Certainty::Unprepared.state_after(&State::Pending),
         State::Processing { sent: false }
+    );
+}
+
+#[test]
+fn a_cancel_that_the_client_asked_for_is_sent_instead_of_execute_and_ends_as_canceled() {
+    let asked = asked();
+    let context = Context {
+        asked: &asked,
+        canceling: None,
+        cancel_requested: true,
+        action_expired: false,
+        looked: false,
+    };
+    let read = |object| {
+        decide(
+            Phase::Read,
+            Answer::Object {
+                object,
+                replayed: false,
+            },
+            context,
+        )
+    };
+    let acting = Object {
+        next_url: Some("https://example.com".to_owned()),
+        ..object(ObjectStatus::RequiresAction)
+    };
+    assert_eq!(
+        read(object(ObjectStatus::RequiresConfirmation)),
+        Step::Cancel(Reason::Client)
+    );
+    assert_eq!(read(acting), Step::Cancel(Reason::Client));
+    assert!(matches!(
+        read(object(ObjectStatus::Canceled)),
+        Step::Canceled(_)
+    ));
+    // Money that moved has moved, and a decline stays a decline.
+    assert_eq!(read(object(ObjectStatus::Succeeded)), Step::Succeed(id()));
+    let declined = Object {
+        failure: Some(reason()),
+        ..object(ObjectStatus::Canceled)
+    };
+    assert!(matches!(read(declined), Step::Fail(failure, _) if failure == reason()));
+    // The bank decides.
+    assert_eq!(
+        read(object(ObjectStatus::Processing)),
+        waits(Certainty::ProvidersTurn, Pace::Slow)
     );
 }

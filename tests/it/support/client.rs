@@ -45,7 +45,7 @@ pub fn http() -> reqwest::Client {
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
-        .timeout(Duration::from_secs(60))
+        .timeout(Duration::from_mins(1))
         .build()
         .unwrap()
 }
@@ -65,14 +65,40 @@ impl Client {
 
     /// POSTs a charge; `Err` when the connection gave no answer.
     pub async fn try_charge(&self, key: &str, body: &Value) -> Result<Answer, reqwest::Error> {
-        let request = self
-            .http
+        answer(self.post_charge(key, body).send().await?).await
+    }
+
+    fn post_charge(&self, key: &str, body: &Value) -> reqwest::RequestBuilder {
+        self.http
             .post(format!("{}/v1/charges", self.base))
             .bearer_auth(&self.token)
             .header("idempotency-key", key)
             .header("content-type", "application/json")
-            .body(body.to_string());
-        answer(request.send().await?).await
+            .body(body.to_string())
+    }
+
+    /// POSTs a charge and prefers to wait.
+    pub async fn charge_and_wait(&self, key: &str, body: &Value, seconds: u64) -> Answer {
+        let request = self
+            .post_charge(key, body)
+            .header("prefer", format!("wait={seconds}"));
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
+    /// The bytes of a POST, for a client that does with its connection as it likes.
+    pub fn raw_charge(&self, key: &str, body: &Value) -> String {
+        let (token, body) = (&self.token, body.to_string());
+        let length = body.len();
+        format!(
+            "POST /v1/charges HTTP/1.1\r\nhost: payonce\r\nauthorization: Bearer {token}\r\nidempotency-key: {key}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    }
+
+    /// A connection of one's own to the API.
+    pub async fn connect(&self) -> tokio::net::TcpStream {
+        let address = self.base.trim_start_matches("http://");
+        tokio::net::TcpStream::connect(address).await.unwrap()
     }
 
     pub async fn charge(&self, key: &str, body: &Value) -> Answer {
@@ -99,6 +125,22 @@ impl Client {
             .http
             .get(format!("{}{path}", self.base))
             .bearer_auth(&self.token);
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
+    pub async fn cancel(&self, id: &str) -> Answer {
+        let url = format!("{}/v1/charges/{id}/cancel", self.base);
+        let request = self.http.post(url).bearer_auth(&self.token);
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
+    /// GETs a charge and prefers to wait.
+    pub async fn show_and_wait(&self, id: &str, seconds: u64) -> Answer {
+        let request = self
+            .http
+            .get(format!("{}/v1/charges/{id}", self.base))
+            .bearer_auth(&self.token)
+            .header("prefer", format!("wait={seconds}"));
         answer(request.send().await.unwrap()).await.unwrap()
     }
 

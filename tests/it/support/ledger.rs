@@ -12,7 +12,7 @@ use super::client::http;
 pub struct Ledger {
     http: reqwest::Client,
     pub address: SocketAddr,
-    _running: DropGuard,
+    _running: Option<DropGuard>,
 }
 
 impl Ledger {
@@ -25,7 +25,16 @@ impl Ledger {
         Self {
             http: http(),
             address,
-            _running: stop.drop_guard(),
+            _running: Some(stop.drop_guard()),
+        }
+    }
+
+    /// The simulator of another process.
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            http: http(),
+            address,
+            _running: None,
         }
     }
 
@@ -86,6 +95,31 @@ impl Ledger {
     /// The requests that came in, oldest first.
     pub async fn requests(&self) -> Vec<Value> {
         self.get("/_sim/requests").await.as_array().unwrap().clone()
+    }
+
+    /// The requests to make an object: each one's key, in their order.
+    pub async fn prepare_keys(&self) -> Vec<String> {
+        let requests = self.requests().await;
+        requests
+            .iter()
+            .filter(|request| {
+                request["method"] == "POST" && request["path"] == "/v1/payment_intents"
+            })
+            .map(|request| key_of(request).to_owned())
+            .collect()
+    }
+
+    /// The requests to execute an object: what each one's key adds to the charge's id, and how it was answered.
+    pub async fn executes(&self) -> Vec<(String, Value)> {
+        let requests = self.requests().await;
+        requests
+            .iter()
+            .filter(|request| request["path"].as_str().unwrap().ends_with("/confirm"))
+            .map(|request| {
+                let number = key_of(request).rsplit('-').next().unwrap();
+                (number.to_owned(), request["status"].clone())
+            })
+            .collect()
     }
 
     /// Replaces the settings: `{"latency_ms": 5, "rates": {"execute.html": 0.2}}`.
@@ -155,4 +189,9 @@ impl Ledger {
         )
         .await;
     }
+}
+
+/// The one key of a request.
+fn key_of(request: &Value) -> &str {
+    request["headers"]["idempotency-key"].as_str().unwrap()
 }

@@ -22,6 +22,18 @@ use super::{cluster, until};
 /// Settings over those of [`TestService::defaults`], as `provider.stripe.timeout` and `2s`.
 pub type TestSettings<'a> = &'a [(&'static str, &'a str)];
 
+/// Takes charges in and does nothing with them.
+pub const API: Roles = Roles {
+    api: true,
+    worker: false,
+    reconciler: false,
+};
+pub const WORKER: Roles = Roles {
+    api: false,
+    worker: true,
+    reconciler: false,
+};
+
 pub struct TestService {
     pub ledger: Ledger,
     pub database_url: String,

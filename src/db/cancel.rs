@@ -1,0 +1,113 @@
+//! A client asks for a cancel: certain at once while nobody holds the job and no object is stored, else a request that the
+//! worker takes to the provider.
+
+use sqlx::PgConnection;
+
+use super::DbError;
+use crate::domain::ids::{ChargeId, MerchantId};
+
+/// Cancels a charge whose job nobody holds and for which no object is stored: only a stored object is ever executed, and
+/// none can be stored for a charge that is terminal. Returns whether it did.
+pub async fn before_execute(
+    connection: &mut PgConnection,
+    merchant: MerchantId,
+    charge: ChargeId,
+) -> Result<bool, DbError> {
+    let canceled = sqlx::query_scalar!(
+        r#"
+        -- Locked first and only where nobody holds it: a claim under way has this row or waits for it.
+        WITH job AS MATERIALIZED (
+            SELECT id
+            FROM outbox
+            WHERE charge_id = $1
+                AND state IN ('ready', 'parked')
+            FOR UPDATE
+        ),
+        charge AS (
+            UPDATE charges
+            SET stage = 'canceled',
+                money = 'not_moved',
+                version = version + 1,
+                cancel_requested_at = COALESCE(cancel_requested_at, now()),
+                updated_at = now(),
+                finished_at = now()
+            FROM job
+            WHERE charges.id = $1
+                AND charges.merchant_id = $2
+                AND charges.stage IN ('pending', 'processing')
+                AND charges.money = 'not_moved'
+                AND charges.provider_charge_id IS NULL
+            RETURNING charges.id, charges.merchant_id, charges.idempotency_key, charges.version, job.id AS job_id
+        ),
+        requests AS (
+            UPDATE idempotent_requests
+            SET status = 'failed',
+                updated_at = now()
+            FROM charge
+            WHERE idempotent_requests.merchant_id = charge.merchant_id
+                AND idempotent_requests.operation = 'charge'
+                AND idempotent_requests.client_key = charge.idempotency_key
+        ),
+        jobs AS (
+            DELETE FROM outbox
+            USING charge
+            WHERE outbox.id = charge.job_id
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor, reason)
+            SELECT id, version, 'canceled', 'merchant', 'nothing was executed'
+            FROM charge
+        )
+        SELECT id
+        FROM charge
+        "#,
+        charge.as_uuid(),
+        merchant.as_uuid(),
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(canceled.is_some())
+}
+
+/// Asks the worker to cancel an open charge, and lets its job run now. The charge's new version fences a run that is about
+/// to execute. Returns whether the request is new.
+pub async fn request(
+    connection: &mut PgConnection,
+    merchant: MerchantId,
+    charge: ChargeId,
+) -> Result<bool, DbError> {
+    let requested = sqlx::query_scalar!(
+        r#"
+        WITH charge AS (
+            UPDATE charges
+            SET version = version + 1,
+                cancel_requested_at = now(),
+                updated_at = now()
+            WHERE id = $1
+                AND merchant_id = $2
+                AND stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
+                AND cancel_requested_at IS NULL
+            RETURNING id, version
+        ),
+        job AS (
+            UPDATE outbox
+            SET run_at = now()
+            FROM charge
+            WHERE outbox.charge_id = charge.id
+                AND outbox.state = 'ready'
+        ),
+        events AS (
+            INSERT INTO charge_events (charge_id, version, kind, actor)
+            SELECT id, version, 'cancel_requested', 'merchant'
+            FROM charge
+        )
+        SELECT id
+        FROM charge
+        "#,
+        charge.as_uuid(),
+        merchant.as_uuid(),
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(requested.is_some())
+}

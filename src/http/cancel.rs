@@ -1,0 +1,78 @@
+//! POST /v1/charges/{id}/cancel.
+//!
+//! Moves no money and needs no key: it is safe to repeat, and every answer shows the charge as it stands. Before anything
+//! was executed it is certain at once; after that the provider decides, and the answer is 202 until it has.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use sqlx::PgConnection;
+
+use super::code::Code;
+use super::problem::ApiError;
+use super::{HttpState, charges, read_body};
+use crate::db::{self, DbError};
+use crate::domain::api_key::Scope;
+use crate::domain::charge::{Charge, State as ChargeState};
+use crate::domain::ids::{ChargeId, MerchantId};
+
+pub(super) async fn cancel(
+    State(state): State<HttpState>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    // Nothing in a body counts, and nothing is expected in one.
+    read_body::discard(body).await;
+    let principal = state.auth().authenticate(&head.headers).await?;
+    if principal.scope != Scope::Write {
+        let detail = "this API key may only read; a cancel takes a key with the scope write";
+        return Err(ApiError::new(Code::Forbidden, detail));
+    }
+    let id = charges::path_id(id)?;
+    let ask = async {
+        let mut connection = state.parts().pool.acquire().await?;
+        ask(&mut connection, principal.merchant, id).await
+    };
+    let charge = tokio::time::timeout(state.parts().limits.database_wait, ask)
+        .await
+        // The request may have been written: asking again is safe.
+        .map_err(|_| ApiError::unavailable())?
+        .map_err(ApiError::database)?
+        .ok_or_else(charges::absent)?;
+    match &charge.progress.state {
+        ChargeState::Canceled => {
+            charges::settled_response(&state, &head.headers, StatusCode::OK, Box::new(charge)).await
+        }
+        ChargeState::Succeeded | ChargeState::Failed(_) => Err(ApiError::new(
+            Code::ChargeNotCancelable,
+            "the charge is final; GET it to see what became of it",
+        )
+        .with_charge(id)),
+        ChargeState::Pending
+        | ChargeState::Processing { .. }
+        | ChargeState::RequiresAction(_)
+        | ChargeState::RequiresReconciliation => {
+            charges::settled_response(
+                &state,
+                &head.headers,
+                StatusCode::ACCEPTED,
+                Box::new(charge),
+            )
+            .await
+        }
+    }
+}
+
+/// Cancels at once where that is certain, asks the worker otherwise, and reads the charge as it stands then.
+async fn ask(
+    connection: &mut PgConnection,
+    merchant: MerchantId,
+    id: ChargeId,
+) -> Result<Option<Charge>, DbError> {
+    if !db::cancel::before_execute(connection, merchant, id).await? {
+        db::cancel::request(connection, merchant, id).await?;
+    }
+    db::charges::find(connection, merchant, id).await
+}

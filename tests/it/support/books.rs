@@ -1,0 +1,110 @@
+//! What tests read and change in the books by hand: jobs, leases, the passing of time.
+
+use payonce::domain::ids::ChargeId;
+use uuid::Uuid;
+
+use super::service::{TestService, TestSettings};
+use super::until;
+
+/// Leases that run out, and calls that time out, while a test watches.
+pub const SHORT_LEASES: TestSettings<'static> = &[
+    ("provider.stripe.timeout", "500ms"),
+    ("worker.completion_timeout", "300ms"),
+    ("worker.slack", "200ms"),
+    ("worker.lease", "2500ms"),
+];
+
+/// The outbox row of a charge.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Job {
+    pub state: String,
+    pub attempt: i32,
+    pub last_error: Option<String>,
+}
+
+pub fn uuid_of(charge: &str) -> Uuid {
+    charge.parse::<ChargeId>().unwrap().as_uuid()
+}
+
+impl TestService {
+    /// Lets the time of every lease be over, as if its holder had been gone for as long.
+    pub async fn leases_run_out(&self) {
+        sqlx::query(
+            "UPDATE outbox SET lease_until = now() - interval '1 second' WHERE state = 'leased'",
+        )
+        .execute(&self.books)
+        .await
+        .unwrap();
+    }
+
+    pub async fn jobs(&self, charge: &str) -> Vec<Job> {
+        sqlx::query_as(
+            "SELECT state, attempt, last_error FROM outbox WHERE charge_id = $1 ORDER BY id",
+        )
+        .bind(uuid_of(charge))
+        .fetch_all(&self.books)
+        .await
+        .unwrap()
+    }
+
+    /// The only job of a charge.
+    pub async fn job(&self, charge: &str) -> Job {
+        let mut jobs = self.jobs(charge).await;
+        assert_eq!(jobs.len(), 1);
+        jobs.remove(0)
+    }
+
+    /// Returns when the charge's job is parked, and why it is.
+    pub async fn parked(&self, charge: &str) -> String {
+        until(&format!("{charge} is parked"), async || {
+            let job = self.jobs(charge).await.pop()?;
+            (job.state == "parked").then_some(job.last_error?)
+        })
+        .await
+    }
+
+    /// An operator has mended what parked the jobs.
+    pub async fn parked_go_on(&self) {
+        sqlx::query("UPDATE outbox SET state = 'ready', run_at = now() WHERE state = 'parked'")
+            .execute(&self.books)
+            .await
+            .unwrap();
+    }
+
+    /// Moves a charge's acceptance and last change into the past.
+    pub async fn age(&self, charge: &str, hours: i32) {
+        sqlx::query(
+            "UPDATE charges
+             SET created_at = created_at - make_interval(hours => $2),
+                 updated_at = updated_at - make_interval(hours => $2),
+                 finished_at = finished_at - make_interval(hours => $2)
+             WHERE id = $1",
+        )
+        .bind(uuid_of(charge))
+        .bind(hours)
+        .execute(&self.books)
+        .await
+        .unwrap();
+    }
+
+    /// The event kinds of a charge, oldest first.
+    pub async fn history(&self, charge: &str) -> Vec<String> {
+        sqlx::query_scalar("SELECT kind FROM charge_events WHERE charge_id = $1 ORDER BY id")
+            .bind(uuid_of(charge))
+            .fetch_all(&self.books)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until the provider has answered or dropped every request.
+    pub async fn provider_is_quiet(&self) {
+        until("no request is under way at the provider", async || {
+            let requests = self.ledger.requests().await;
+            requests
+                .iter()
+                .all(|request| !request["status"].is_null())
+                .then_some(())
+        })
+        .await;
+    }
+}
