@@ -130,16 +130,19 @@ async fn serve_round(
     plan: &Plan,
     connections: usize,
 ) -> anyhow::Result<(Sample, Option<u64>)> {
+    let commits = books.commits().await?;
     let service = Service::start(books, "api", &[]).await?;
     let target = Target {
         address: service.address,
         token: &books.token,
     };
-    load::run(target, connections, WARM_UP).await?;
+    let warm_up = load::run(target, connections, WARM_UP).await?;
     let before = Cpu::now(Some(service.id()), books.postmaster());
     let mut sample = load::run(target, connections, plan.seconds).await?;
     sample.cpu = Cpu::now(Some(service.id()), books.postmaster()).since(before);
     let peak = cpu::peak_resident_kib(service.id());
     service.stop().await?;
+    let commits = usize::try_from(books.commits().await? - commits)?.max(1);
+    sample.batch = report::number(warm_up.count + sample.count) / report::number(commits);
     Ok((sample, peak))
 }

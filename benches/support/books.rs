@@ -130,6 +130,18 @@ impl Books {
         Ok(format!("Postgres: {}", told.join(", ")))
     }
 
+    /// How many transactions were committed. A session that goes on may owe up to a second of its count.
+    pub(crate) async fn commits(&self) -> anyhow::Result<i64> {
+        let mut connection = self.connect().await?;
+        let commits = sqlx::query_scalar(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()",
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        connection.close().await?;
+        Ok(commits)
+    }
+
     /// Empty tables, and all of what was written before on disk.
     pub(crate) async fn empty(&self) -> anyhow::Result<()> {
         let mut connection = self.connect().await?;

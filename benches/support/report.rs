@@ -14,6 +14,8 @@ pub(crate) struct Sample {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) cpu: Cpu,
+    /// How many requests one commit stored.
+    pub(crate) batch: f64,
 }
 
 impl Sample {
@@ -27,11 +29,12 @@ impl Sample {
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
             cpu: Cpu::default(),
+            batch: 1.0,
         }
     }
 }
 
-/// The middle of several rounds, each figure by itself.
+/// The middle of several rounds, of which there is at least one, each figure by itself.
 pub(crate) struct Medians {
     pub(crate) rate: f64,
     pub(crate) p50_ms: f64,
@@ -43,7 +46,8 @@ impl Medians {
         let middle = |figure: fn(&Sample) -> f64| {
             let mut figures: Vec<f64> = samples.iter().map(figure).collect();
             figures.sort_by(f64::total_cmp);
-            figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+            let (low, high) = (figures.len().saturating_sub(1) / 2, figures.len() / 2);
+            f64::midpoint(figures[low], figures[high])
         };
         Self {
             rate: middle(|sample| sample.rate),
@@ -71,25 +75,32 @@ pub(crate) fn percentile(sorted: &[u32], share: f64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of this size are exact")]
-fn number(count: usize) -> f64 {
+pub(crate) fn number(count: usize) -> f64 {
     count as f64
 }
 
 pub(crate) fn head() {
-    line("                            ms            µs of CPU for each, on two or more cores");
-    line("            a second    p50    p99      client   service  postgres");
+    line("                         ms             µs of CPU for each              requests");
+    line("          a second    p50    p99    client  service  postgres  all    a commit");
 }
 
 pub(crate) fn row(name: &str, sample: &Sample) {
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / number(sample.count.max(1));
+    let Cpu {
+        client,
+        service,
+        postgres,
+    } = sample.cpu;
     line(&format!(
-        "{name:10}  {:8.0}  {:5.2}  {:5.2}    {:8.1}  {:8.1}  {:8.1}",
+        "{name:8} {:9.0} {:7.2} {:7.2} {:7.0} {:8.0} {:8.0} {:6.0} {:8.1}",
         sample.rate,
         sample.p50_ms,
         sample.p99_ms,
-        each(sample.cpu.client),
-        each(sample.cpu.service),
-        each(sample.cpu.postgres),
+        each(client),
+        each(service),
+        each(postgres),
+        each(client + service + postgres),
+        sample.batch,
     ));
 }
 
