@@ -273,9 +273,9 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
     match answer {
         Answer::Object { object, replayed } => from_object(phase, object, replayed, context),
         Answer::Refused { failure, replayed } => match (phase, replayed) {
-            // No object was made under this key, and one that is not stored is never executed.
-            (Phase::Prepare, false) => Step::Fail(failure, CanMoveNoMore(())),
-            (Phase::Prepare, true) => unprepared(true),
+            // No object was made under this key, and one that is not stored is never executed. Replayed, it is what an
+            // earlier run was told and maybe passed on: another key could bring another answer.
+            (Phase::Prepare, _) => Step::Fail(failure, CanMoveNoMore(())),
             (Phase::Execute, false) => Step::Cancel(Reason::Failed(failure)),
             // A picture of the past.
             (Phase::Execute, true) => Step::Read,
