@@ -17,8 +17,8 @@ use crate::domain::charge::{Charge, State};
 pub(super) const MOST_SECONDS: u64 = 30;
 /// How many requests wait at once: at the slowest pace they read the database a thousand times a second.
 pub(super) const MOST_WAITING: usize = 512;
-/// Reads start close together, because most charges are done in a second, and drift apart.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Reads start close together, because most charges are done in some milliseconds, and drift apart.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The wait a client asks for, cut to the most; the first `wait` counts, and a bad value is none.

@@ -46,6 +46,23 @@ impl Payonce {
         }
     }
 
+    /// The books go back to what they were.
+    fn losses(world: &World, actions: &mut Vec<Action>) {
+        let left = &world.left;
+        if left.restores + left.failovers > 0 && world.accepted {
+            if world.backup.charge.is_none() && world.books.charge.is_some() {
+                actions.push(Action::BackUp);
+            }
+            if left.restores > 0 {
+                actions
+                    .extend([true, false].map(|processes_die| Action::Restore { processes_die }));
+            }
+            if left.failovers > 0 {
+                actions.push(Action::FailOver);
+            }
+        }
+    }
+
     fn steps(world: &World, at: usize, run: &Run, actions: &mut Vec<Action>) {
         let mut courses = vec![];
         match run.next {
@@ -361,18 +378,7 @@ impl Model for Payonce {
             actions
                 .extend([true, false].map(|keys_forgotten| Action::DayPasses { keys_forgotten }));
         }
-        if left.restores + left.failovers > 0 && world.accepted {
-            if world.backup.charge.is_none() && world.books.charge.is_some() {
-                actions.push(Action::BackUp);
-            }
-            if left.restores > 0 {
-                actions
-                    .extend([true, false].map(|processes_die| Action::Restore { processes_die }));
-            }
-            if left.failovers > 0 {
-                actions.push(Action::FailOver);
-            }
-        }
+        Self::losses(world, actions);
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
