@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use metrics::Counter;
 use sqlx::PgConnection;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -16,6 +17,7 @@ use crate::db::session::Session;
 use crate::db::{self, DbError, Fault, reconcile};
 use crate::domain::ids::ChargeId;
 use crate::domain::request::{ChargeRequest, Instruction, ProviderRules};
+use crate::meters::Meters;
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +32,65 @@ pub struct ReconcilerLimits {
     pub retention: Duration,
 }
 
+/// What is measured of the reconciler.
+#[derive(Clone)]
+pub struct ReconcilerMeters {
+    pages: Counter,
+    pages_failed: Counter,
+    jobs_made: Counter,
+    requests_aligned: Counter,
+    requests_purged: Counter,
+}
+
+impl ReconcilerMeters {
+    pub fn new(meters: &Meters) -> Self {
+        let pages = |result| {
+            meters.counter(
+                "payonce_reconciler_pages_total",
+                "Pages of charges that were walked, or failed and are walked again.",
+                &[("result", result)],
+            )
+        };
+        let repairs = |repair| {
+            meters.counter(
+                "payonce_reconciler_repairs_total",
+                "Where the books did not agree and were repaired: an open charge without a job, a request row that did not \
+                 say what its charge says.",
+                &[("repair", repair)],
+            )
+        };
+        Self {
+            pages: pages("walked"),
+            pages_failed: pages("failed"),
+            jobs_made: repairs("job_made"),
+            requests_aligned: repairs("request_aligned"),
+            requests_purged: meters.counter(
+                "payonce_reconciler_requests_purged_total",
+                "Request rows that were purged after their retention.",
+                &[],
+            ),
+        }
+    }
+
+    fn count(&self, swept: &Result<Swept, DbError>) {
+        match swept {
+            Ok(swept) => {
+                self.pages.increment(1);
+                self.jobs_made.increment(swept.jobs_made);
+                self.requests_aligned.increment(swept.requests_aligned);
+                self.requests_purged.increment(swept.requests_purged);
+            }
+            Err(_) => self.pages_failed.increment(1),
+        }
+    }
+}
+
 pub struct Reconciler {
     session: Session,
     limits: ReconcilerLimits,
     rules: ProviderRules,
     random: Random,
+    meters: ReconcilerMeters,
     cursor: Uuid,
 }
 
@@ -53,12 +109,14 @@ impl Reconciler {
         limits: ReconcilerLimits,
         rules: ProviderRules,
         random: Random,
+        meters: ReconcilerMeters,
     ) -> Self {
         Self {
             session,
             limits,
             rules,
             random,
+            meters,
             cursor: Uuid::nil(),
         }
     }
@@ -75,7 +133,9 @@ impl Reconciler {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
-            if let Err(error) = self.sweep_page().await {
+            let swept = self.sweep_page().await;
+            self.meters.count(&swept);
+            if let Err(error) = swept {
                 tracing::warn!(error = %Chain(&error), "a page of the reconciler failed; it is walked again");
             }
         }

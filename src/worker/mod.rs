@@ -6,6 +6,7 @@
 
 pub mod breaker;
 pub mod executor;
+mod meters;
 pub mod stored;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::provider::Provider;
 use crate::random::Random;
 use breaker::Allowance;
 use executor::Executor;
+pub use meters::WorkerMeters;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
@@ -134,6 +136,7 @@ impl<P: Provider> Worker<P> {
                 return Begun::Unavailable;
             }
         };
+        self.executor.meters.claims.increment(claimed.len() as u64);
         if claimed.is_empty() {
             if probe {
                 self.executor.breaker.probe_unused(Instant::now());
@@ -169,6 +172,7 @@ impl<P: Provider> Worker<P> {
         {
             Ok(0) => {}
             Ok(count) => {
+                self.executor.meters.leases_expired.increment(count);
                 tracing::warn!(
                     code = "leases_expired",
                     count,
@@ -235,6 +239,7 @@ async fn run<P: Provider>(
 ) {
     let charge = job.charge;
     let ran = executor.run(job, deadline).await;
+    executor.meters.ran(&ran);
     tracing::debug!(charge.id = %charge, ?ran, "a run ended");
     drop(permit);
 }

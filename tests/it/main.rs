@@ -19,3 +19,4 @@ mod dev;
 mod fencing;
 mod intake;
 mod main_path;
+mod metrics;

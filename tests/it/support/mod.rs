@@ -7,6 +7,7 @@ pub mod database_proxy;
 pub mod ledger;
 pub mod process;
 pub mod provider_proxy;
+pub mod scrape;
 pub mod service;
 
 pub use client::charge_body;
