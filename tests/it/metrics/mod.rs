@@ -1,5 +1,7 @@
 //! The operators' listener: what is measured, and that each alert fires once its condition is made.
 
+mod alerts;
+mod files;
 
 use payonce::app::{App, Setup};
 use payonce::config::Roles;
