@@ -161,6 +161,59 @@ async fn jobs_are_told_by_state_and_age() {
     api.stop().await;
 }
 
+/// The execute whose answer was lost had led to the customer's turn.
+#[tokio::test]
+async fn a_charge_is_unclear_until_the_provider_has_told_where_it_stands() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let unclear = "payonce_jobs{state=\"unclear\"}";
+    let lost = json!({"phase": "execute", "status": 503, "body": "{}", "effect": true, "times": 1});
+    service.ledger.dictate(lost).await;
+    service.ledger.hold("read", "before").await;
+    let mut body = charge_body("pm_card_authenticationRequired");
+    body["return_url"] = "https://shop.example.com/back".into();
+    let id = running.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    assert_eq!(running.scrape().await.count(unclear), 1);
+    service.ledger.release().await;
+    running.client.at_stage(&id, "requires_action").await;
+    assert_eq!(running.scrape().await.count(unclear), 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_charge_that_lost_its_job_is_unclear_since_before_that() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    for phase in ["execute", "read"] {
+        let answer =
+            json!({"phase": phase, "status": 503, "body": "{}", "effect": false, "times": 100_000});
+        service.ledger.dictate(answer).await;
+    }
+    let body = charge_body("pm_card_visa");
+    let id = running.client.charge("order-1", &body).await.id();
+    running
+        .client
+        .at_stage(&id, "requires_reconciliation")
+        .await;
+    running.stop().await;
+    for change in [
+        "UPDATE charges SET updated_at = now() - interval '10 minutes'",
+        "DELETE FROM outbox",
+    ] {
+        sqlx::query(change).execute(&service.books).await.unwrap();
+    }
+    let reconciler = Roles {
+        api: false,
+        worker: false,
+        reconciler: true,
+    };
+    let running = service.run_with(reconciler, &[]).await;
+    let age = "payonce_job_oldest_age_seconds{state=\"unclear\"}";
+    running.scrape_with(age, 600.0).await;
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn every_role_has_the_listener_and_nothing_of_the_merchants_is_on_it() {
     let service = TestService::new().await;
