@@ -8,11 +8,11 @@ mod admin;
 pub mod dev;
 mod observer;
 mod pool;
+mod shared;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sqlx::PgPool;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use crate::config::{Config, DatabaseUrl, Roles};
 use crate::db;
 use crate::db::session::{Durability, Session};
 use crate::domain::api_key::Mode;
-use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, Readiness, ServerLimits};
+use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
@@ -34,7 +34,7 @@ use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::stored::StoreObject;
 use crate::worker::{Worker, WorkerLimits, WorkerMeters};
-use observer::{BooksAccess, Observer};
+use shared::Shared;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
@@ -76,17 +76,6 @@ pub struct App {
     shutdown: CancellationToken,
     api: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-}
-
-/// What the roles share.
-struct Shared<'a> {
-    setup: &'a Setup<'a>,
-    database: &'a DatabaseUrl,
-    /// For reads.
-    pool: PgPool,
-    /// Rung when this process accepted charges.
-    accepted: Arc<Notify>,
-    meters: Meters,
 }
 
 impl App {
@@ -302,26 +291,6 @@ impl App {
             batcher.run().await;
             S::NAME
         });
-    }
-}
-
-impl Shared<'_> {
-    fn observer(&self) -> Observer {
-        let config = self.setup.config;
-        let access = BooksAccess {
-            session: session_maker(config, self.database, Durability::Durable)(),
-            interval: config.admin.books_interval,
-            lease: config.worker.lease,
-        };
-        Observer::new(self.meters.clone(), self.pool.clone(), access)
-    }
-
-    fn readiness(&self) -> Readiness {
-        Readiness {
-            pool: self.pool.clone(),
-            schema_version: db::migrations::newest(),
-            wait: self.setup.config.database.connect_timeout,
-        }
     }
 }
 
