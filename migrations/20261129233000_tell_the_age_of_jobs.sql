@@ -10,7 +10,6 @@ FROM charges
 WHERE charges.id = outbox.charge_id
     AND charges.stage = 'requires_reconciliation';
 
--- Few rows in each: intake writes to none of them.
+-- Few rows in each: intake writes to neither.
 CREATE INDEX outbox_unclear_idx ON outbox (unclear_since) WHERE unclear_since IS NOT NULL;
-CREATE INDEX outbox_parked_idx ON outbox (run_at) WHERE state = 'parked';
 CREATE INDEX discrepancies_open_idx ON discrepancies (found_at) WHERE resolved_at IS NULL;

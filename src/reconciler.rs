@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use metrics::Counter;
 use sqlx::PgConnection;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -24,13 +25,16 @@ use crate::random::Random;
 pub struct ReconcilerLimits {
     /// How long a charge may stand still before it counts as stuck.
     pub threshold: Duration,
-    /// The pause between two pages.
+    /// The pause between two walks, and the longest between two pages.
     pub interval: Duration,
     /// Charges a page.
     pub batch: i64,
     /// How long a request row outlives its charge's last transition.
     pub retention: Duration,
 }
+
+/// Between two pages of one walk: keeps a walk over small pages from being a loop of statements.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is measured of the reconciler.
 #[derive(Clone)]
@@ -121,54 +125,103 @@ impl Reconciler {
         }
     }
 
-    /// A page each interval, until `shutdown`.
+    /// Walks page after page until `shutdown`: a small table once an interval, a large one without a stop and in a tenth
+    /// of the time, so that the walk never takes the database from charges.
     pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut pause = self.interval();
+        let mut next_look = Instant::now() + pause;
         loop {
-            // Jitter, so that replicas do not walk in step.
-            let pause = self
-                .limits
-                .interval
-                .mul_f64(0.75 + self.random.unit() / 2.0);
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
+            let started = Instant::now();
             let swept = self.sweep_page().await;
             self.meters.count(&swept);
-            if let Err(error) = swept {
-                tracing::warn!(error = %Chain(&error), "a page of the reconciler failed; it is walked again");
+            pause = match swept {
+                Ok(swept) if swept.at_the_end => self.interval(),
+                Ok(_) => (started.elapsed() * 9).clamp(
+                    SHORTEST_PAUSE.min(self.limits.interval),
+                    self.limits.interval,
+                ),
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "a page of the reconciler failed; it is walked again");
+                    self.interval()
+                }
+            };
+            if Instant::now() >= next_look {
+                next_look = Instant::now() + self.limits.interval;
+                if let Err(error) = self.look().await {
+                    tracing::warn!(error = %Chain(&error), "looking for stuck jobs failed");
+                }
             }
         }
+    }
+
+    /// With jitter, so that replicas do not walk in step.
+    fn interval(&self) -> Duration {
+        self.limits
+            .interval
+            .mul_f64(0.75 + self.random.unit() / 2.0)
+    }
+
+    /// Tells an operator of jobs that do not come to an end by themselves.
+    async fn look(&mut self) -> Result<(), DbError> {
+        let threshold = self.limits.threshold;
+        let backlog = self
+            .ask(async |connection| reconcile::backlog(connection, threshold).await)
+            .await?;
+        if backlog.parked > 0 {
+            tracing::error!(
+                code = "jobs_parked",
+                count = backlog.parked,
+                "parked jobs wait for an operator"
+            );
+        }
+        if backlog.stuck > 0 {
+            tracing::error!(
+                code = "jobs_stuck",
+                count = backlog.stuck,
+                "jobs were attempted and are still not done"
+            );
+        }
+        Ok(())
     }
 
     /// Walks one page. What fails is walked again.
     pub async fn sweep_page(&mut self) -> Result<Swept, DbError> {
         let (limits, rules, cursor) = (self.limits, self.rules, self.cursor);
+        let (swept, next) = self
+            .ask(async |connection| sweep(connection, limits, &rules, cursor).await)
+            .await?;
+        self.cursor = next.unwrap_or_else(Uuid::nil);
+        if swept.jobs_made > 0 || swept.requests_aligned > 0 {
+            tracing::error!(
+                code = "books_repaired",
+                jobs_made = swept.jobs_made,
+                requests_aligned = swept.requests_aligned,
+                "the books did not agree and were repaired: find out why"
+            );
+        }
+        Ok(swept)
+    }
+
+    async fn ask<R>(
+        &mut self,
+        statements: impl AsyncFnOnce(&mut PgConnection) -> Result<R, DbError>,
+    ) -> Result<R, DbError> {
+        // A page is four statements and one for each charge without a job.
         let limit = self.session.answer_timeout() * 4;
         let connection = self.session.connection().await?;
-        let swept = tokio::time::timeout(limit, sweep(connection, limits, &rules, cursor))
+        let answer = tokio::time::timeout(limit, statements(connection))
             .await
             .unwrap_or(Err(DbError::AnswerTimeout));
-        match swept {
-            Ok((swept, next)) => {
-                self.cursor = next.unwrap_or_else(Uuid::nil);
-                if swept.jobs_made > 0 || swept.requests_aligned > 0 {
-                    tracing::error!(
-                        code = "books_repaired",
-                        jobs_made = swept.jobs_made,
-                        requests_aligned = swept.requests_aligned,
-                        "the books did not agree and were repaired: find out why"
-                    );
-                }
-                Ok(swept)
-            }
-            Err(error) => {
-                if matches!(error.fault(), Fault::Unknown | Fault::Refused) {
-                    self.session.discard();
-                }
-                Err(error)
-            }
+        if let Err(error) = &answer
+            && matches!(error.fault(), Fault::Unknown | Fault::Refused)
+        {
+            self.session.discard();
         }
+        answer
     }
 }
 
@@ -191,21 +244,6 @@ async fn sweep(
     swept.requests_aligned = reconcile::align_requests(connection, cursor, page.next).await?;
     swept.requests_purged =
         reconcile::purge_requests(connection, cursor, page.next, limits.retention).await?;
-    let backlog = reconcile::backlog(connection, limits.threshold).await?;
-    if backlog.parked > 0 {
-        tracing::error!(
-            code = "jobs_parked",
-            count = backlog.parked,
-            "parked jobs wait for an operator"
-        );
-    }
-    if backlog.stuck > 0 {
-        tracing::error!(
-            code = "jobs_stuck",
-            count = backlog.stuck,
-            "jobs were attempted and are still not done"
-        );
-    }
     Ok((swept, page.next))
 }
 

@@ -60,11 +60,12 @@ impl Signals {
     /// Cancels `shutdown` at the first signal and ends the process at the second. To be spawned; never returns.
     pub async fn watch(mut self, shutdown: CancellationToken) -> ! {
         let first = self.next().await;
+        // First of all: nothing that goes wrong with a log may keep a process alive.
+        shutdown.cancel();
         tracing::info!(
             signal = first.name(),
             "shutting down; a second signal ends it at once"
         );
-        shutdown.cancel();
         let second = self.next().await;
         tracing::warn!(signal = second.name(), "ended at once");
         std::process::exit(second.exit_code())

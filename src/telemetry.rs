@@ -27,6 +27,8 @@ pub fn init(log: &Log) -> Result<(), TelemetryError> {
     let format = fmt()
         .with_env_filter(filter(&log.filter)?)
         .with_writer(io::stderr)
+        // Told on stderr, which is what can't be written to then; that would panic in whoever logs.
+        .log_internal_errors(false)
         .with_span_events(FmtSpan::NONE);
     let terminal = io::stderr().is_terminal();
     let set = match log.format {

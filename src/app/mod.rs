@@ -7,6 +7,7 @@
 mod admin;
 pub mod dev;
 mod observer;
+pub mod operate;
 mod pool;
 mod shared;
 
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
-use crate::completion::Completion;
+use crate::completion::{Completion, Settle};
 use crate::config::{Config, DatabaseUrl, Roles};
 use crate::db;
 use crate::db::session::{Durability, Session};
@@ -185,6 +186,7 @@ impl App {
             rules: RULES,
             live: settings.live,
             dev: setup.dev,
+            retention: config.idempotency.retention,
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
             closing: self.shutdown.clone(),
@@ -215,38 +217,15 @@ impl App {
 
     fn start_worker(&mut self, shared: &Shared<'_>) -> Result<Arc<Breaker>, AppError> {
         let (setup, database) = (shared.setup, shared.database);
-        let config = setup.config;
-        let (durable, random) = (
-            session_maker(config, database, Durability::Durable),
-            &setup.random,
-        );
-        let limits = config.worker.batch_limits();
-        let meters = WorkerMeters::new(&shared.meters);
-        let unmeasured = BatchMeters::none();
-        let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
-        let (completion, completing) =
-            Completion::new(&durable, limits, random, &meters.completion);
+        let (config, random) = (setup.config, &setup.random);
+        let Parts {
+            executor,
+            storing,
+            completing,
+        } = executor(config, database, random, WorkerMeters::new(&shared.meters))?;
+        let breaker = Arc::clone(&executor.breaker);
         self.start_batcher(storing);
         self.start_batcher(completing);
-        let breaker = Arc::new(Breaker::new(BreakerLimits {
-            threshold: config.worker.breaker_threshold,
-            base: config.worker.breaker_base,
-            cap: config.worker.breaker_cap,
-        }));
-        let executor = Executor {
-            provider: Arc::new(stripe(config)?),
-            store,
-            completion,
-            breaker: Arc::clone(&breaker),
-            limits: ExecutorLimits {
-                retry: config.worker.retry_policy(),
-                action_expiry: config.worker.action_expiry,
-                key_window_margin: config.provider.stripe.key_window_margin,
-                completion_timeout: config.worker.completion_timeout,
-            },
-            random: random.clone(),
-            meters,
-        };
         let limits = WorkerLimits {
             permits: config.worker.permits,
             lease: config.worker.lease,
@@ -292,6 +271,49 @@ impl App {
             S::NAME
         });
     }
+}
+
+/// What runs jobs, and the batchers that must run for it.
+struct Parts {
+    executor: Executor<Stripe>,
+    storing: Batcher<StoreObject>,
+    completing: Batcher<Settle>,
+}
+
+fn executor(
+    config: &Config,
+    database: &DatabaseUrl,
+    random: &Random,
+    meters: WorkerMeters,
+) -> Result<Parts, AppError> {
+    let durable = session_maker(config, database, Durability::Durable);
+    let limits = config.worker.batch_limits();
+    let unmeasured = BatchMeters::none();
+    let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
+    let (completion, completing) = Completion::new(&durable, limits, random, &meters.completion);
+    let executor = Executor {
+        provider: Arc::new(stripe(config)?),
+        store,
+        completion,
+        breaker: Arc::new(Breaker::new(BreakerLimits {
+            threshold: config.worker.breaker_threshold,
+            base: config.worker.breaker_base,
+            cap: config.worker.breaker_cap,
+        })),
+        limits: ExecutorLimits {
+            retry: config.worker.retry_policy(),
+            action_expiry: config.worker.action_expiry,
+            key_window_margin: config.provider.stripe.key_window_margin,
+            completion_timeout: config.worker.completion_timeout,
+        },
+        random: random.clone(),
+        meters,
+    };
+    Ok(Parts {
+        executor,
+        storing,
+        completing,
+    })
 }
 
 /// Runs until `shutdown`. `Ok(false)` if something ended by itself.

@@ -6,11 +6,14 @@ use clap::Args;
 
 use tokio_util::sync::CancellationToken;
 
-use super::output;
+use super::output::{self, Hinted};
 use super::settings::Settings;
-use crate::app::dev::{Addresses, Dev, DevSetup};
+use crate::app::AppError;
+use crate::app::dev::{Addresses, Dev, DevError, DevSetup};
 use crate::config::Sources;
+use crate::embedded_postgres::EmbeddedPostgresError;
 use crate::shutdown::Signals;
+use crate::simulator::SimulatorError;
 use crate::telemetry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -48,13 +51,30 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<()> {
     else {
         return Ok(());
     };
-    let dev = dev?;
+    let dev = dev.map_err(hinted)?;
     output::data(&welcome(&dev.addresses, &options))?;
     if dev.ended(shutdown).await? {
         Ok(())
     } else {
         anyhow::bail!("something ended by itself; the log says what")
     }
+}
+
+fn hinted(error: DevError) -> anyhow::Error {
+    let hint = match &error {
+        DevError::App(AppError::Listen { .. }) => "choose another port with --port N",
+        DevError::Simulator(SimulatorError::Listen { .. }) => {
+            "choose another port with --simulator-port N, or leave it out for a free one"
+        }
+        DevError::Postgres(EmbeddedPostgresError::InUse { .. }) => {
+            "stop that one, or choose another directory with --data-dir DIR, and another --port N"
+        }
+        DevError::Postgres(EmbeddedPostgresError::Io { .. }) => {
+            "choose a directory that you may write to with --data-dir DIR"
+        }
+        _ => return error.into(),
+    };
+    anyhow::Error::from(error).context(Hinted::new("dev can't start", hint))
 }
 
 fn welcome(at: &Addresses, options: &DevOptions) -> String {

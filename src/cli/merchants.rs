@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 use super::database;
 use super::output::{self, Hinted, table, time};
 use super::settings::Settings;
-use crate::db::merchants;
+use crate::db::merchants::{self, Switched};
 use crate::domain::ids::MerchantId;
 use crate::random::Random;
 
@@ -16,6 +16,20 @@ pub(super) enum Merchants {
     Create {
         /// 1 to 100 characters; commands name the merchant by it.
         #[arg(value_parser = name)]
+        name: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Refuse all keys of a merchant, within two seconds. What was accepted before is carried to its end.
+    Disable {
+        /// The merchant's name.
+        name: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Take the keys of a disabled merchant again, those that were not revoked.
+    Enable {
+        /// The merchant's name.
         name: String,
         #[command(flatten)]
         settings: Settings,
@@ -45,6 +59,14 @@ impl Merchants {
                 let mut connection = database::connect(&settings.load()?).await?;
                 create(&mut connection, &name, &Random::from_os()).await
             }
+            Self::Disable { name, settings } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                switch(&mut connection, &name, true).await
+            }
+            Self::Enable { name, settings } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                switch(&mut connection, &name, false).await
+            }
             Self::List { settings } => {
                 let mut connection = database::connect(&settings.load()?).await?;
                 list(&mut connection).await
@@ -66,6 +88,20 @@ async fn create(connection: &mut PgConnection, name: &str, random: &Random) -> a
     output::message(format_args!(
         "made the merchant `{name}`; give it a key with `payonce api-keys create --merchant '{name}'`"
     ));
+    Ok(())
+}
+
+async fn switch(connection: &mut PgConnection, name: &str, disabled: bool) -> anyhow::Result<()> {
+    let (state, effect) = if disabled {
+        ("disabled", "its keys are refused within two seconds")
+    } else {
+        ("enabled", "its keys are taken again within two seconds")
+    };
+    match merchants::switch(connection, name, disabled).await? {
+        Switched::Done => output::message(format_args!("{state} `{name}`; {effect}")),
+        Switched::AsBefore => output::message(format_args!("`{name}` was {state} before")),
+        Switched::Unknown => return Err(unknown(name)),
+    }
     Ok(())
 }
 
@@ -92,11 +128,13 @@ async fn list(connection: &mut PgConnection) -> anyhow::Result<()> {
 pub(super) async fn find(connection: &mut PgConnection, name: &str) -> anyhow::Result<MerchantId> {
     merchants::find_by_name(connection, name)
         .await?
-        .ok_or_else(|| {
-            Hinted::new(
-                format!("there is no merchant `{name}`"),
-                format!("`payonce merchants list` shows all; `payonce merchants create '{name}'` makes it"),
-            )
-            .into()
-        })
+        .ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    Hinted::new(
+        format!("there is no merchant `{name}`"),
+        format!("`payonce merchants list` shows all; `payonce merchants create '{name}'` makes it"),
+    )
+    .into()
 }

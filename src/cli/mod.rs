@@ -5,9 +5,12 @@
 mod api_keys;
 mod charges;
 mod config;
+mod confirm;
 mod database;
 mod dev;
+mod generated;
 mod healthcheck;
+mod idempotency_key;
 mod merchants;
 mod migrate;
 mod openapi;
@@ -49,15 +52,22 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
-    /// Make and list merchants.
+    /// Make, disable and list merchants.
     #[command(subcommand)]
     Merchants(merchants::Merchants),
     /// Make, revoke and list API keys.
     #[command(subcommand)]
     ApiKeys(api_keys::ApiKeys),
-    /// Look at charges.
+    /// Look at charges, and help those that are stuck.
     #[command(subcommand)]
     Charges(charges::Charges),
+    /// Work with the keys that clients send.
+    #[command(subcommand)]
+    IdempotencyKey(idempotency_key::IdempotencyKeys),
+    /// Print a shell's completions.
+    Completions(generated::Completions),
+    /// Print a manual page.
+    Man(generated::Man),
     /// Run the simulated provider alone.
     Simulator(SimulatorOptions),
 }
@@ -90,6 +100,9 @@ impl Command {
             Self::Merchants(command) => command.run().await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
+            Self::IdempotencyKey(command) => command.run(),
+            Self::Completions(command) => command.run(),
+            Self::Man(command) => command.run(),
             Self::Simulator(options) => simulator::run(options).await,
         }
     }

@@ -4,7 +4,9 @@ use clap::{Args, ValueEnum};
 
 use tokio_util::sync::CancellationToken;
 
+use super::output::Hinted;
 use super::settings::{Settings, hinted};
+use crate::app::AppError;
 use crate::config::Roles;
 use crate::shutdown::Signals;
 use crate::{app, telemetry};
@@ -54,10 +56,22 @@ impl Serve {
         telemetry::init(&config.log)?;
         let shutdown = CancellationToken::new();
         tokio::spawn(Signals::register()?.watch(shutdown.clone()));
-        if app::serve(&config, options.roles, shutdown).await? {
+        let served = app::serve(&config, options.roles, shutdown).await;
+        if served.map_err(unserved)? {
             Ok(())
         } else {
             anyhow::bail!("something ended by itself; the log says what")
         }
     }
+}
+
+fn unserved(error: AppError) -> anyhow::Error {
+    let hint = match &error {
+        AppError::Listen { .. } => {
+            "PAYONCE__HTTP__LISTEN=127.0.0.1:8081 or http.listen chooses another address"
+        }
+        AppError::Schema(_) => "check that Postgres runs there and that DATABASE_URL is right",
+        _ => return error.into(),
+    };
+    anyhow::Error::from(error).context(Hinted::new("serve can't start", hint))
 }

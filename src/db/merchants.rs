@@ -44,6 +44,52 @@ pub async fn find_by_name(
     Ok(id.map(MerchantId::from_uuid))
 }
 
+/// Whether a merchant's keys are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switched {
+    Done,
+    /// It was so before.
+    AsBefore,
+    /// There is no such merchant.
+    Unknown,
+}
+
+/// Lets a merchant's keys be refused, or taken again.
+pub async fn switch(
+    connection: &mut PgConnection,
+    name: &str,
+    disabled: bool,
+) -> Result<Switched, DbError> {
+    let was_disabled = sqlx::query_scalar!(
+        r#"
+        WITH merchant AS MATERIALIZED (
+            SELECT id, disabled_at IS NOT NULL AS was_disabled
+            FROM merchants
+            WHERE name = $1
+            FOR UPDATE
+        ),
+        switched AS (
+            UPDATE merchants
+            SET disabled_at = CASE WHEN $2 THEN now() END
+            FROM merchant
+            WHERE merchants.id = merchant.id
+                AND merchant.was_disabled <> $2
+        )
+        SELECT was_disabled AS "was_disabled!"
+        FROM merchant
+        "#,
+        name,
+        disabled,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(match was_disabled {
+        None => Switched::Unknown,
+        Some(was) if was == disabled => Switched::AsBefore,
+        Some(_) => Switched::Done,
+    })
+}
+
 /// A merchant as a list shows it.
 #[derive(Clone, Debug)]
 pub struct ListedMerchant {

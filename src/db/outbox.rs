@@ -2,6 +2,7 @@
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::DbError;
 use crate::domain::ids::ChargeId;
@@ -16,9 +17,14 @@ pub struct Job {
     pub state: String,
     /// How often it was claimed.
     pub attempt: i32,
+    /// Whose lease it is; no holder is known by another name.
+    pub lease_token: Option<Uuid>,
     pub lease_until: Option<OffsetDateTime>,
     pub run_at: OffsetDateTime,
     pub last_error: Option<String>,
+    pub created_at: OffsetDateTime,
+    /// The database's clock.
+    pub now: OffsetDateTime,
 }
 
 /// The job of a charge; a charge that has ended has none.
@@ -26,7 +32,9 @@ pub async fn find(connection: &mut PgConnection, charge: ChargeId) -> Result<Opt
     let job = sqlx::query_as!(
         Job,
         r#"
-        SELECT id, kind, payload_version, state, attempt, lease_until, run_at, last_error
+        SELECT
+            id, kind, payload_version, state, attempt, lease_token, lease_until, run_at, last_error, created_at,
+            now() AS "now!"
         FROM outbox
         WHERE charge_id = $1
         ORDER BY id

@@ -57,6 +57,9 @@ pub fn connect_options(
                 milliseconds(limits.statement_timeout),
             ),
             ("synchronous_commit", synchronous_commit.to_owned()),
+            // Where there is an index, it is meant. A prepared statement keeps its plan while its tables grow: one made
+            // for a table of a few rows must not be one that reads all of them.
+            ("enable_seqscan", "off".to_owned()),
         ])
         .disable_statement_logging()
 }

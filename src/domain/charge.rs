@@ -116,18 +116,24 @@ impl State {
     }
 
     pub fn status(&self) -> Status {
-        match self {
-            Self::Pending
-            | Self::Processing { .. }
-            | Self::RequiresAction(_)
-            | Self::RequiresReconciliation => Status::InProgress,
-            Self::Succeeded => Status::Completed,
-            Self::Failed(_) | Self::Canceled => Status::Failed,
-        }
+        self.stage().status()
     }
 
     pub fn is_terminal(&self) -> bool {
         self.status() != Status::InProgress
+    }
+}
+
+impl Stage {
+    pub fn status(self) -> Status {
+        match self {
+            Self::Pending
+            | Self::Processing
+            | Self::RequiresAction
+            | Self::RequiresReconciliation => Status::InProgress,
+            Self::Succeeded => Status::Completed,
+            Self::Failed | Self::Canceled => Status::Failed,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod api_key;
 pub mod charge;
+pub mod derived_key;
 pub mod idempotency;
 pub mod ids;
 pub mod money;

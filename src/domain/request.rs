@@ -8,6 +8,22 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::money::{Currency, MAX_AMOUNT, Money};
+use limits::{
+    DESCRIPTION_LENGTH, METADATA_ENTRIES, METADATA_KEY_LENGTH, METADATA_VALUE_LENGTH,
+    REFERENCE_LENGTH, RETURN_URL_LENGTH, TOKEN_LENGTH,
+};
+
+/// How much a request may hold; part of the contract. Lengths are in characters.
+pub mod limits {
+    /// Of the payment method and the customer.
+    pub const TOKEN_LENGTH: usize = 255;
+    pub const RETURN_URL_LENGTH: usize = 2048;
+    pub const REFERENCE_LENGTH: usize = 255;
+    pub const DESCRIPTION_LENGTH: usize = 500;
+    pub const METADATA_ENTRIES: usize = 20;
+    pub const METADATA_KEY_LENGTH: usize = 40;
+    pub const METADATA_VALUE_LENGTH: usize = 500;
+}
 
 /// A request of the right shape: every field has its type, absent, null and empty are one, the currency is in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +107,31 @@ pub struct ProviderRules {
     pub to_provider_units: fn(Money) -> Result<i64, UnitsRefused>,
     /// Whether a text has the shape of one of the provider's own tokens.
     pub is_token: fn(&str) -> bool,
+}
+
+/// The amounts that are taken in a currency: the multiples of `step` up to `most`, in minor units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amounts {
+    pub most: i64,
+    pub step: i64,
+}
+
+impl ProviderRules {
+    /// What the conversion takes in a currency, learned from the conversion itself; `None` if nothing.
+    pub fn amounts(&self, currency: Currency) -> Option<Amounts> {
+        let units = |amount| Money::new(amount, currency).map(self.to_provider_units);
+        let step = match units(1)? {
+            Err(UnitsRefused::NotAMultipleOf(step)) => step,
+            Ok(_) => 1,
+            Err(UnitsRefused::CurrencyNotTaken | UnitsRefused::MoreThan(_)) => return None,
+        };
+        let most = match units(MAX_AMOUNT)? {
+            Err(UnitsRefused::MoreThan(most)) => most,
+            Ok(_) | Err(UnitsRefused::NotAMultipleOf(_)) => MAX_AMOUNT - MAX_AMOUNT % step,
+            Err(UnitsRefused::CurrencyNotTaken) => return None,
+        };
+        Some(Amounts { most, step })
+    }
 }
 
 /// Why an amount can't be sent: it is never rounded.
@@ -247,11 +288,13 @@ fn judge_texts(draft: &Draft, rules: &ProviderRules, violations: &mut Vec<Violat
     ];
     for (pointer, value) in tokens {
         let Some(value) = value else { continue };
-        if !(1..=255).contains(&value.len()) || !value.bytes().all(|b| b.is_ascii_graphic()) {
+        if !(1..=TOKEN_LENGTH).contains(&value.len())
+            || !value.bytes().all(|b| b.is_ascii_graphic())
+        {
             violations.push(Violation::new(
                 pointer,
                 "token",
-                "must be 1 to 255 visible ASCII characters",
+                format!("must be 1 to {TOKEN_LENGTH} visible ASCII characters"),
             ));
         } else if !(rules.is_token)(value) && looks_like_card_number(value) {
             violations.push(Violation::new(
@@ -267,12 +310,12 @@ fn judge_texts(draft: &Draft, rules: &ProviderRules, violations: &mut Vec<Violat
         violations.push(Violation::new(
             "#/return_url",
             "url",
-            "must be an https address of up to 2048 characters (http for localhost alone)",
+            format!("must be an https address of up to {RETURN_URL_LENGTH} characters (http for localhost alone)"),
         ));
     }
     for (pointer, value, most) in [
-        ("#/reference", &draft.reference, 255),
-        ("#/description", &draft.description, 500),
+        ("#/reference", &draft.reference, REFERENCE_LENGTH),
+        ("#/description", &draft.description, DESCRIPTION_LENGTH),
     ] {
         let Some(value) = value else { continue };
         if !(1..=most).contains(&value.chars().count()) || value.chars().any(char::is_control) {
@@ -284,21 +327,21 @@ fn judge_texts(draft: &Draft, rules: &ProviderRules, violations: &mut Vec<Violat
 }
 
 fn judge_metadata(metadata: &BTreeMap<String, String>, violations: &mut Vec<Violation>) {
-    if metadata.len() > 20 {
+    if metadata.len() > METADATA_ENTRIES {
         violations.push(Violation::new(
             "#/metadata",
             "entries",
-            "must have at most 20 entries",
+            format!("must have at most {METADATA_ENTRIES} entries"),
         ));
     }
     for (key, value) in metadata {
         let pointer = || format!("#/metadata/{}", pointer_token(key));
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
-        if !(1..=40).contains(&key.len()) || !key.bytes().all(plain) {
+        if !(1..=METADATA_KEY_LENGTH).contains(&key.len()) || !key.bytes().all(plain) {
             violations.push(Violation::new(
                 pointer(),
                 "metadata_key",
-                "must be named by 1 to 40 of A-Z a-z 0-9 _ . -",
+                format!("must be named by 1 to {METADATA_KEY_LENGTH} of A-Z a-z 0-9 _ . -"),
             ));
         } else if key.starts_with("payonce_") {
             violations.push(Violation::new(
@@ -307,11 +350,11 @@ fn judge_metadata(metadata: &BTreeMap<String, String>, violations: &mut Vec<Viol
                 "names that start with payonce_ are reserved",
             ));
         }
-        if value.chars().count() > 500 || value.contains('\0') {
+        if value.chars().count() > METADATA_VALUE_LENGTH || value.contains('\0') {
             violations.push(Violation::new(
                 pointer(),
                 "metadata_value",
-                "must be a string of up to 500 characters without NUL",
+                format!("must be a string of up to {METADATA_VALUE_LENGTH} characters without NUL"),
             ));
         }
     }
@@ -319,7 +362,7 @@ fn judge_metadata(metadata: &BTreeMap<String, String>, violations: &mut Vec<Viol
 
 /// https, or http for localhost; no user info, no white space, no control character.
 fn is_return_url(url: &str) -> bool {
-    if url.len() > 2048
+    if url.len() > RETURN_URL_LENGTH
         || !url.bytes().all(|b| b.is_ascii_graphic())
         || url.contains(['"', '<', '>', '\\', '^', '`', '{', '|', '}'])
     {

@@ -3,10 +3,11 @@
 //! Beside the folder `postgres` lie `postgres.lock`, held while a payonce uses it, and `postgres.password`. A data
 //! directory under, say, /root is closed to that account: then the three are in /var/lib/payonce under a name derived
 //! from the directory, and `postgres.location` in the directory says where. If payonce dies between the two, the next
-//! start derives the same name.
+//! start derives the same name. A cluster there that no note leads to belonged to a data directory that was deleted to
+//! begin anew: it goes too, or the books would remember charges that the simulator has forgotten.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use super::account::Account;
 use super::error::{EmbeddedPostgresError, io_error};
 
 pub(super) const STATE_FOLDER: &str = "/var/lib/payonce";
+const NOTE: &str = "postgres.location";
 
 /// How long a lock may seem taken: a process that is just being killed lets go a moment later.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -27,6 +29,8 @@ pub(super) struct Home {
     pub(super) password: String,
     /// Held for as long as the home is in use; none for a temporary one, which nobody else knows.
     lock: Option<File>,
+    /// Where to note that the home is elsewhere, if the data directory does not say so yet.
+    note: Option<PathBuf>,
 }
 
 impl Home {
@@ -48,6 +52,7 @@ impl Home {
                     account,
                     password: random_hex::<16>()?,
                     lock: None,
+                    note: None,
                 });
             }
         }
@@ -82,17 +87,31 @@ impl Home {
         if let Some((uid, gid)) = account.ids {
             chown(&path, Some(uid), Some(gid)).map_err(io_error("change the owner of", &path))?;
         }
-        if !path.starts_with(&data_dir) {
-            let note = data_dir.join("postgres.location");
-            fs::write(&note, format!("{}\n", path.display())).map_err(io_error("write", &note))?;
-        }
+        let note =
+            Some(data_dir.join(NOTE)).filter(|note| !path.starts_with(&data_dir) && !note.exists());
         let password = password(&path)?;
         Ok(Self {
             path,
             account,
             password,
             lock: Some(lock),
+            note,
         })
+    }
+
+    /// Notes where a new home is, without what an earlier data directory of that name left there. Nothing may run in it.
+    pub(super) fn settle(&self) -> Result<(), EmbeddedPostgresError> {
+        let Some(note) = &self.note else {
+            return Ok(());
+        };
+        let data = self.path.join("data");
+        match fs::remove_dir_all(&data) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(io_error("remove", &data)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        fs::write(note, format!("{}\n", self.path.display())).map_err(io_error("write", note))
     }
 
     /// The end of what Postgres (or initdb) logged last.
@@ -105,7 +124,7 @@ impl Home {
 }
 
 fn locate(data_dir: &Path, account: &Account) -> Result<PathBuf, EmbeddedPostgresError> {
-    let note = data_dir.join("postgres.location");
+    let note = data_dir.join(NOTE);
     if note.exists() {
         let text = fs::read_to_string(&note).map_err(io_error("read", &note))?;
         let dir = PathBuf::from(text.trim());

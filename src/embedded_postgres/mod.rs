@@ -92,6 +92,7 @@ impl EmbeddedPostgres {
         };
         if !home.is_temporary() {
             vacancy::wait(&home.path, &home.account, options.notice).await?;
+            home.settle()?;
         }
         let settings = start::settings(&options);
         let (port, watcher, creating) =

@@ -343,6 +343,17 @@ async fn a_data_directory_closed_to_the_account_of_postgres_is_kept_elsewhere() 
     assert_eq!(postgres.home(), home);
     assert_eq!(number(&postgres, "SELECT value FROM kept").await, 5);
     postgres.stop().await.unwrap();
+
+    // Deleted to begin anew: what is elsewhere goes with it.
+    fs::remove_dir_all(&data_dir).unwrap();
+    let postgres = EmbeddedPostgres::start(Options::kept_in(&data_dir))
+        .await
+        .unwrap();
+    assert_eq!(postgres.home(), home);
+    let kept = "SELECT count(*) FROM pg_tables WHERE tablename = 'kept'";
+    assert_eq!(number(&postgres, kept).await, 0);
+    postgres.stop().await.unwrap();
+
     fs::remove_dir_all(&home).unwrap();
     let lost = EmbeddedPostgres::start(Options::kept_in(&data_dir))
         .await

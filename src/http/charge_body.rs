@@ -276,12 +276,12 @@ fn advice(advice: Advice) -> &'static str {
     }
 }
 
-fn shown(at: OffsetDateTime) -> Shown<Instant> {
+pub(super) fn shown(at: OffsetDateTime) -> Shown<Instant> {
     Shown(Instant(at.to_offset(UtcOffset::UTC)))
 }
 
 /// Written by its `Display`, without a string in between.
-struct Shown<T>(T);
+pub(super) struct Shown<T>(T);
 
 impl<T: fmt::Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -290,7 +290,7 @@ impl<T: fmt::Display> Serialize for Shown<T> {
 }
 
 /// RFC 3339 in UTC with exactly six digits of fraction, as Postgres keeps them.
-struct Instant(OffsetDateTime);
+pub(super) struct Instant(OffsetDateTime);
 
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

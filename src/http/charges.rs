@@ -248,15 +248,22 @@ pub(super) async fn read(
     merchant: MerchantId,
     id: ChargeId,
 ) -> Result<Option<Charge>, ApiError> {
-    let parts = state.parts();
     let read = async {
-        let mut connection = parts.pool.acquire().await?;
+        let mut connection = state.parts().pool.acquire().await?;
         db::charges::find(&mut connection, merchant, id).await
     };
-    tokio::time::timeout(parts.limits.database_wait, read)
+    in_time(state, read).await
+}
+
+/// What a read of the database found, or why it can't be told now.
+pub(super) async fn in_time<T>(
+    state: &HttpState,
+    read: impl Future<Output = Result<T, DbError>>,
+) -> Result<T, ApiError> {
+    tokio::time::timeout(state.parts().limits.database_wait, read)
         .await
         .map_err(|_| ApiError::unavailable())?
-        .map_err(|error: DbError| ApiError::database(error))
+        .map_err(ApiError::database)
 }
 
 /// The charge, after the wait that the client asked for.
@@ -282,13 +289,21 @@ fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiE
     let mut json = Vec::with_capacity(1024);
     serde_json::to_writer(&mut json, &ChargeBody::from(charge))
         .map_err(|error| ApiError::internal().with_source(error))?;
-    let mut response = Response::new(Body::from(json));
+    let mut response = json_response(json);
     *response.status_mut() = status;
-    let content_type = HeaderValue::from_static("application/json");
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, content_type);
     if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{}", charge.id)) {
         headers.insert(header::LOCATION, location);
     }
     Ok(response)
+}
+
+/// 200 with a JSON text.
+pub(super) fn json_response(json: impl Into<Body>) -> Response {
+    let mut response = Response::new(json.into());
+    let content_type = HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
 }

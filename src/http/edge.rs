@@ -23,7 +23,7 @@ use super::request_id;
 use crate::random::Random;
 
 /// The longest request target: room for any query of this API, and small enough to keep out of a log.
-const MOST_URI_LENGTH: usize = 8192;
+pub(super) const MOST_URI_LENGTH: usize = 8192;
 
 #[derive(Clone)]
 pub(super) struct EdgeLayer {
@@ -134,6 +134,10 @@ pub(super) const ROUTES: &[&str] = &[
     "/v1/charges",
     "/v1/charges/{id}",
     "/v1/charges/{id}/cancel",
+    "/v1/charges/{id}/timeline",
+    "/v1/policy",
+    "/docs",
+    "/docs/style.css",
     "/healthz",
     "/readyz",
     "/openapi.json",
@@ -148,8 +152,14 @@ fn route(path: &str) -> &'static str {
         "/healthz" => "/healthz",
         "/readyz" => "/readyz",
         "/openapi.json" => "/openapi.json",
+        "/v1/policy" => "/v1/policy",
+        "/docs" => "/docs",
+        "/docs/style.css" => "/docs/style.css",
         path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
             "/v1/charges/{id}/cancel"
+        }
+        path if path.starts_with("/v1/charges/") && path.ends_with("/timeline") => {
+            "/v1/charges/{id}/timeline"
         }
         path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
         path if path.starts_with("/problems/") => "/problems/{code}",

@@ -9,8 +9,11 @@ mod auth;
 mod body;
 mod cancel;
 pub mod charge_body;
+pub mod charge_list;
 mod charges;
 pub mod code;
+mod cursor;
+mod docs;
 mod edge;
 mod headers;
 mod health;
@@ -18,13 +21,18 @@ mod json;
 pub mod limits;
 mod meters;
 pub mod openapi;
+mod openapi_reads;
+pub mod policy;
 mod prefer;
 pub mod problem;
+mod query;
 mod read_body;
 mod request_id;
 mod server;
+pub mod timeline;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::rejection::PathRejection;
@@ -32,6 +40,7 @@ use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +71,8 @@ pub struct HttpParts {
     pub live: bool,
     /// Whether `po_dev_key` is taken.
     pub dev: bool,
+    /// How long a request's record is kept after its charge has ended; told, not used.
+    pub retention: Duration,
     /// The newest migration that this release was built with.
     pub schema_version: i64,
     pub random: Random,
@@ -90,16 +101,22 @@ struct Shared {
     auth: Authenticator,
     /// Places for requests that wait for their charge.
     waiting: Semaphore,
+    policy: Bytes,
+    docs: Bytes,
 }
 
 impl HttpState {
     pub fn new(parts: HttpParts) -> Self {
         let auth = Authenticator::new(&parts);
         let waiting = Semaphore::new(prefer::MOST_WAITING);
+        let policy = policy::render(&parts);
+        let docs = docs::render(openapi::COMMITTED);
         Self(Arc::new(Shared {
             parts,
             auth,
             waiting,
+            policy,
+            docs,
         }))
     }
 
@@ -114,6 +131,14 @@ impl HttpState {
     fn waiting(&self) -> &Semaphore {
         &self.0.waiting
     }
+
+    fn policy(&self) -> Bytes {
+        self.0.policy.clone()
+    }
+
+    fn docs(&self) -> Bytes {
+        self.0.docs.clone()
+    }
 }
 
 /// All routes of the public listener.
@@ -123,12 +148,16 @@ pub fn router(state: HttpState) -> Router {
         meters: Some(state.parts().meters.clone()),
     };
     Router::new()
-        .route("/v1/charges", post(charges::create))
+        .route("/v1/charges", post(charges::create).get(charge_list::list))
         .route("/v1/charges/{id}", get(charges::show))
         .route("/v1/charges/{id}/cancel", post(cancel::cancel))
+        .route("/v1/charges/{id}/timeline", get(timeline::show))
+        .route("/v1/policy", get(policy::show))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))
+        .route("/docs", get(docs::page))
+        .route("/docs/style.css", get(docs::style))
         .route("/problems/{code}", get(problem_page))
         .method_not_allowed_fallback(other_method)
         .fallback(nothing_here)

@@ -6,7 +6,7 @@ use serde_json::json;
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
-    PathsBuilder,
+    PathItemBuilder, PathsBuilder,
 };
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder};
@@ -23,6 +23,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
+use super::openapi_reads as reads;
+use super::policy::KEY_PATTERN;
 use super::problem::Problem;
 
 /// The document as committed.
@@ -30,8 +32,8 @@ pub const COMMITTED: &str = include_str!("../../openapi/openapi.json");
 
 const CHARGE: &str = "Charge";
 const PROBLEM: &str = "Problem";
-const API_KEY: &str = "api_key";
-const CHARGES: &str = "charges";
+pub(super) const API_KEY: &str = "api_key";
+pub(super) const CHARGES: &str = "charges";
 
 /// What can go wrong with any call under `/v1`.
 const OF_ANY: &[Code] = &[
@@ -66,7 +68,10 @@ fn build() -> OpenApi {
     let paths = PathsBuilder::new()
         .path(
             "/v1/charges",
-            PathItem::new(HttpMethod::Post, create_charge()),
+            PathItemBuilder::new()
+                .operation(HttpMethod::Post, create_charge())
+                .operation(HttpMethod::Get, reads::list_charges())
+                .build(),
         )
         .path(
             "/v1/charges/{id}",
@@ -75,6 +80,14 @@ fn build() -> OpenApi {
         .path(
             "/v1/charges/{id}/cancel",
             PathItem::new(HttpMethod::Post, cancel_charge()),
+        )
+        .path(
+            "/v1/charges/{id}/timeline",
+            PathItem::new(HttpMethod::Get, reads::get_charge_timeline()),
+        )
+        .path(
+            "/v1/policy",
+            PathItem::new(HttpMethod::Get, reads::get_policy()),
         );
     OpenApiBuilder::new()
         .info(info)
@@ -84,10 +97,16 @@ fn build() -> OpenApi {
             .build()]))
         .paths(paths)
         .components(Some(components()))
-        .tags(Some([TagBuilder::new()
-            .name(CHARGES)
-            .description(Some("Payments: taken in once, then carried out."))
-            .build()]))
+        .tags(Some([
+            TagBuilder::new()
+                .name(CHARGES)
+                .description(Some("Payments: taken in once, then carried out."))
+                .build(),
+            TagBuilder::new()
+                .name(reads::SERVICE)
+                .description(Some("What the service takes."))
+                .build(),
+        ]))
         .build()
 }
 
@@ -103,6 +122,7 @@ fn components() -> Components {
     ];
     ChargeBody::schemas(&mut schemas);
     Problem::schemas(&mut schemas);
+    reads::schemas(&mut schemas);
     let api_key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(
@@ -153,7 +173,7 @@ fn create_charge() -> Operation {
     with_problems(operation, &codes).build()
 }
 
-fn charge_id() -> ParameterBuilder {
+pub(super) fn charge_id() -> ParameterBuilder {
     ParameterBuilder::new()
         .name("id")
         .parameter_in(ParameterIn::Path)
@@ -200,7 +220,7 @@ fn get_charge() -> Operation {
 }
 
 /// Adds one response for each status that the codes have.
-fn with_problems(operation: OperationBuilder, codes: &[Code]) -> OperationBuilder {
+pub(super) fn with_problems(operation: OperationBuilder, codes: &[Code]) -> OperationBuilder {
     let mut codes: Vec<Code> = codes.iter().chain(OF_ANY).copied().collect();
     codes.sort_by_key(|code| code.status());
     codes
@@ -277,7 +297,7 @@ fn idempotency_key() -> Parameter {
             text()
                 .min_length(Some(1))
                 .max_length(Some(255))
-                .pattern(Some(r"^[!#-+\-.-\[\]-~]{1,255}$")),
+                .pattern(Some(KEY_PATTERN)),
         ))
         .example(Some(json!("order-42")))
         .build()
@@ -296,7 +316,7 @@ fn prefer() -> Parameter {
         .build()
 }
 
-fn request_id() -> Parameter {
+pub(super) fn request_id() -> Parameter {
     ParameterBuilder::new()
         .name("X-Request-Id")
         .parameter_in(ParameterIn::Header)
@@ -308,7 +328,7 @@ fn request_id() -> Parameter {
         .build()
 }
 
-fn text() -> ObjectBuilder {
+pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
@@ -319,7 +339,7 @@ fn location() -> Header {
     )
 }
 
-fn request_id_header() -> Header {
+pub(super) fn request_id_header() -> Header {
     text_header("Names this request in the service's log.", "req-7")
 }
 

@@ -14,7 +14,7 @@ use super::charges;
 use crate::domain::charge::{Charge, State};
 
 /// The longest wait, in seconds; part of the contract.
-const MOST_SECONDS: u64 = 30;
+pub(super) const MOST_SECONDS: u64 = 30;
 /// How many requests wait at once: at the slowest pace they read the database a thousand times a second.
 pub(super) const MOST_WAITING: usize = 512;
 /// Reads start close together, because most charges are done in a second, and drift apart.

@@ -43,6 +43,8 @@ pub enum Place {
     /// A JSON pointer into the body: `#/amount`.
     Pointer(String),
     Header(&'static str),
+    /// A parameter of the query: a name that may be told back.
+    Parameter(Cow<'static, str>),
 }
 
 impl From<Violation> for Fault {
@@ -68,14 +70,23 @@ impl ApiError {
 
     /// A request that breaks rules, all of them named at once.
     pub fn invalid_request(violations: Vec<Violation>) -> Self {
-        let count = violations.len();
-        let detail = match count {
+        let faults = violations.into_iter().map(Fault::from).collect();
+        Self::broken(Code::InvalidRequest, faults)
+    }
+
+    /// A query whose parameters can't be used, all of them named at once.
+    pub fn invalid_parameters(faults: Vec<Fault>) -> Self {
+        Self::broken(Code::InvalidParameter, faults)
+    }
+
+    fn broken(code: Code, mut faults: Vec<Fault>) -> Self {
+        let detail = match faults.len() {
             1 => "1 rule is broken; errors[] names it".to_owned(),
             n if n <= MOST_FAULTS => format!("{n} rules are broken; errors[] names them"),
             n => format!("{n} rules are broken; errors[] names the first {MOST_FAULTS}"),
         };
-        let faults = violations.into_iter().take(MOST_FAULTS).map(Fault::from);
-        Self::new(Code::InvalidRequest, detail).with_faults(faults.collect())
+        faults.truncate(MOST_FAULTS);
+        Self::new(code, detail).with_faults(faults)
     }
 
     /// A header that can't be used.
@@ -143,6 +154,11 @@ impl ApiError {
 
     pub fn code(&self) -> Code {
         self.code
+    }
+
+    #[cfg(test)]
+    pub(super) fn faults(&self) -> &[Fault] {
+        &self.faults
     }
 
     /// Says a 5xx once, with the chain of its causes.
@@ -297,14 +313,15 @@ pub struct ProblemError<'a> {
 
 impl<'a> From<&'a Fault> for ProblemError<'a> {
     fn from(fault: &'a Fault) -> Self {
-        let (pointer, header) = match &fault.place {
-            Place::Pointer(pointer) => (Some(pointer.as_str()), None),
-            Place::Header(header) => (None, Some(*header)),
+        let (pointer, header, parameter) = match &fault.place {
+            Place::Pointer(pointer) => (Some(pointer.as_str()), None, None),
+            Place::Header(header) => (None, Some(*header), None),
+            Place::Parameter(parameter) => (None, None, Some(parameter.as_ref())),
         };
         Self {
             pointer,
             header,
-            parameter: None,
+            parameter,
             rule: fault.rule,
             detail: &fault.detail,
         }

@@ -58,9 +58,9 @@ pub enum Ran {
 }
 
 /// What a run knows; grows as it goes.
-struct Run<'a> {
-    hold: Hold,
-    progress: Progress,
+pub(super) struct Run<'a> {
+    pub(super) hold: Hold,
+    pub(super) progress: Progress,
     attempt: u32,
     instruction: Instruction<'static>,
     asked: Asked,
@@ -71,22 +71,66 @@ struct Run<'a> {
     deadline: Instant,
     cancel_requested: bool,
     /// Why the object is being canceled.
-    canceling: Option<Reason>,
-    request_id: Option<String>,
+    pub(super) canceling: Option<Reason>,
+    /// A look has found no object with our stamp.
+    pub(super) looked: bool,
+    pub(super) request_id: Option<String>,
     /// In a word.
-    last_answer: &'static str,
+    pub(super) last_answer: &'static str,
     log: &'a tracing::Span,
 }
 
 /// The next thing to ask.
-enum Call {
-    Find,
+pub(super) enum Call {
+    /// Look for objects with our stamp that were made from then on.
+    Find(OffsetDateTime),
     /// Store an object that a look found, then read it.
     Adopt(ProviderChargeId),
     Prepare,
     Execute(ProviderChargeId),
     Read(ProviderChargeId),
     Cancel(ProviderChargeId),
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn open(
+        claimed: Claimed,
+        deadline: Instant,
+        log: &'a tracing::Span,
+    ) -> Result<Self, serde_json::Error> {
+        let instruction: Instruction<'static> = serde_json::from_value(claimed.payload)?;
+        Ok(Self {
+            hold: Hold {
+                charge: claimed.charge,
+                outbox_id: claimed.outbox_id,
+                lease: claimed.lease,
+                version: claimed.progress.version,
+            },
+            progress: claimed.progress,
+            attempt: u32::try_from(claimed.attempt).unwrap_or(1),
+            asked: Asked {
+                amount: instruction.amount,
+                currency: instruction.currency.to_string(),
+                stamp: claimed.charge.to_string(),
+            },
+            instruction,
+            claimed_at: claimed.claimed_at,
+            created_at: claimed.created_at,
+            began: Instant::now(),
+            deadline,
+            cancel_requested: claimed.cancel_requested,
+            canceling: None,
+            looked: false,
+            request_id: None,
+            last_answer: "",
+            log,
+        })
+    }
+
+    /// From when on a look finds what was made for this charge. Clocks differ: an object may seem older than its charge.
+    pub(super) fn since_before_accepted(&self) -> OffsetDateTime {
+        self.created_at - Duration::from_hours(1)
+    }
 }
 
 impl<P: Provider> Executor<P> {
@@ -109,14 +153,6 @@ impl<P: Provider> Executor<P> {
             let detail = json!({ "before": "anything was executed" });
             return self.settle(hold, Ending::Finish { progress, detail }).await;
         }
-        let instruction: Instruction<'static> = match serde_json::from_value(claimed.payload) {
-            Ok(instruction) => instruction,
-            Err(error) => {
-                tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
-                let reason = "payload_unreadable";
-                return self.settle(hold, Ending::Park { reason }).await;
-            }
-        };
         if let Some(object) = &claimed.progress.object
             && object.account != self.provider.profile().account
         {
@@ -135,26 +171,13 @@ impl<P: Provider> Executor<P> {
         }
         let log =
             tracing::debug_span!("job", charge.id = %hold.charge, job.attempt = claimed.attempt);
-        let asked = Asked {
-            amount: instruction.amount,
-            currency: instruction.currency.to_string(),
-            stamp: hold.charge.to_string(),
-        };
-        let run = Run {
-            hold,
-            progress: claimed.progress,
-            attempt: u32::try_from(claimed.attempt).unwrap_or(1),
-            instruction,
-            asked,
-            claimed_at: claimed.claimed_at,
-            created_at: claimed.created_at,
-            began: Instant::now(),
-            deadline,
-            cancel_requested: claimed.cancel_requested,
-            canceling: None,
-            request_id: None,
-            last_answer: "",
-            log: &log,
+        let run = match Run::open(claimed, deadline, &log) {
+            Ok(run) => run,
+            Err(error) => {
+                tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
+                let reason = "payload_unreadable";
+                return self.settle(hold, Ending::Park { reason }).await;
+            }
         };
         self.drive(run).await
     }
@@ -172,8 +195,9 @@ impl<P: Provider> Executor<P> {
             }
             let asked_at = Instant::now();
             let (phase, reply) = match call {
-                Call::Find => match self.find(&run).await {
+                Call::Find(since) => match self.find(&run, since).await {
                     Ok(next) => {
+                        run.looked = matches!(next, Call::Prepare);
                         call = next;
                         continue;
                     }
@@ -213,29 +237,32 @@ impl<P: Provider> Executor<P> {
         if let Some(object) = &run.progress.object {
             return Call::Read(object.id.clone());
         }
-        let window = self
-            .provider
-            .profile()
-            .key_window
-            .saturating_sub(self.limits.key_window_margin);
-        if run.claimed_at - run.created_at >= window {
-            Call::Find
+        if self.key_may_be_forgotten(run) {
+            Call::Find(run.since_before_accepted())
         } else {
             Call::Prepare
         }
     }
 
+    /// Whether the provider may have forgotten our key, so that preparing again would make a second object.
+    pub(super) fn key_may_be_forgotten(&self, run: &Run<'_>) -> bool {
+        let window = self
+            .provider
+            .profile()
+            .key_window
+            .saturating_sub(self.limits.key_window_margin);
+        run.claimed_at - run.created_at >= window
+    }
+
     /// Whether a call that begins now, and the write that follows, end before the lease does.
-    fn time_is_left(&self, run: &Run<'_>) -> bool {
+    pub(super) fn time_is_left(&self, run: &Run<'_>) -> bool {
         let needed = self.provider.profile().call_timeout + self.limits.completion_timeout;
         Instant::now() + needed < run.deadline
     }
 
     /// Looks for objects with our stamp: what succeeded first, then what can still go on. What is found is stored before
     /// anything else happens: nobody may execute another one from then on.
-    async fn find(&self, run: &Run<'_>) -> Result<Call, Answer> {
-        // Clocks differ: an object may seem older than its charge.
-        let since = run.created_at - Duration::from_hours(1);
+    pub(super) async fn find(&self, run: &Run<'_>, since: OffsetDateTime) -> Result<Call, Answer> {
         match self.provider.find(run.hold.charge, since).await {
             // Whatever a page of a list answered says nothing about this charge.
             Found::NotAsked(answer) => Err(match answer {
@@ -285,7 +312,7 @@ impl<P: Provider> Executor<P> {
         self.provider.execute(object, &key, &run.instruction).await
     }
 
-    fn learn(&self, run: &Run<'_>, phase: Phase, reply: &Reply) {
+    pub(super) fn learn(&self, run: &Run<'_>, phase: Phase, reply: &Reply) {
         let _entered = run.log.enter();
         let answer = reply.answer.word();
         tracing::debug!(
@@ -313,7 +340,7 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
+    pub(super) fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
         run.request_id = reply.request_id.or(run.request_id.take());
         run.last_answer = reply.answer.word();
         let action_expired = match &run.progress.state {
@@ -332,6 +359,7 @@ impl<P: Provider> Executor<P> {
             canceling: run.canceling.as_ref(),
             cancel_requested: run.cancel_requested,
             action_expired,
+            looked: run.looked,
         };
         outcome::decide(phase, reply.answer, context)
     }
@@ -347,6 +375,12 @@ impl<P: Provider> Executor<P> {
                 Some(object) => Next::Call(Call::Read(object.id.clone())),
                 None => Next::Call(Call::Prepare),
             },
+            Step::Look => {
+                // The key may be older than the charge, whose rows may have been lost and made again: no older than the
+                // window, which is the least that the provider promises.
+                let window = self.provider.profile().key_window;
+                Next::Call(Call::Find(run.created_at - window * 2))
+            }
             Step::Cancel(reason) => match &run.progress.object {
                 Some(object) => {
                     run.canceling = Some(reason);
@@ -380,7 +414,7 @@ impl<P: Provider> Executor<P> {
     }
 
     /// Commits the object's id and that the money is unknown. `Err` ends the run: nothing may be sent.
-    async fn start(&self, run: &mut Run<'_>, id: ProviderChargeId) -> Result<(), Ran> {
+    pub(super) async fn start(&self, run: &mut Run<'_>, id: ProviderChargeId) -> Result<(), Ran> {
         let object = StoredObject {
             id,
             account: self.provider.profile().account.clone(),

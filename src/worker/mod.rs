@@ -7,6 +7,7 @@
 pub mod breaker;
 pub mod executor;
 mod meters;
+pub mod resolve;
 pub mod stored;
 
 use std::sync::Arc;

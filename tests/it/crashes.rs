@@ -173,6 +173,27 @@ async fn a_process_killed_after_its_cancel_leaves_a_charge_that_fails_for_the_sa
     assert_declined(&service, &charge).await;
 }
 
+/// The customer's time was over. Nothing in the object says so: the books do.
+#[tokio::test]
+async fn a_process_killed_after_it_canceled_an_expired_charge_leaves_a_charge_that_says_expired() {
+    let service = TestService::new().await;
+    service.ledger.hold("cancel", "after").await;
+    let settings = [("worker.action_expiry", "300ms")];
+    let process = service.spawn(WHOLE, &settings).await;
+    let mut body = charge_body("pm_card_authenticationRequired");
+    body["return_url"] = serde_json::json!("https://shop.example/back");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.leases_run_out().await;
+    let process = service.spawn(WHOLE, &settings).await;
+    let charge = process.client.terminal(&id).await;
+    assert_eq!(charge["status"], "failed");
+    assert_eq!(charge["failure"]["code"], "authentication_expired");
+    assert!(process.terminate().await);
+    service.check_books().await;
+}
+
 /// What a client was told of one charge.
 struct Told {
     key: String,
@@ -217,6 +238,21 @@ async fn keep_charging(
     told
 }
 
+/// Asks each key again, and compares what was told with the books and with the ledger.
+async fn assert_kept(service: &TestService, client: &Client, told: &[Told]) {
+    for Told { key, id, declined } in told {
+        let again = client.charge_until_accepted(key, &body_of(*declined)).await;
+        assert_eq!((again.status, again.id()), (200, id.clone()));
+        let expected = if *declined { "failed" } else { "completed" };
+        assert_eq!(again.body["status"], expected, "{again:?}");
+    }
+    let charged = told.iter().filter(|told| !told.declined).count();
+    assert_eq!(service.ledger.charges().await.len(), charged);
+    let accepted = service.count("SELECT count(*) FROM charges").await;
+    assert_eq!(usize::try_from(accepted).unwrap(), told.len());
+    service.check_books().await;
+}
+
 /// 16 clients charge while the process is killed and started again, over and over. Clients are told 202 or 200 in the
 /// end, for each key; all of it ends, and the ledger has it once.
 #[tokio::test]
@@ -251,17 +287,38 @@ async fn a_process_killed_at_random_moments_loses_nothing_and_charges_nothing_tw
     let (process, told) = tokio::join!(killing, join_all(clients));
     let told: Vec<_> = told.into_iter().flatten().collect();
     service.drained().await;
-    for Told { key, id, declined } in &told {
-        let again = process.client.charge(key, &body_of(*declined)).await;
-        assert_eq!((again.status, again.id()), (200, id.clone()));
-        let expected = if *declined { "failed" } else { "completed" };
-        assert_eq!(again.body["status"], expected, "{again:?}");
-    }
-    assert!(process.terminate().await);
-    let charged = told.iter().filter(|told| !told.declined).count();
-    assert_eq!(service.ledger.charges().await.len(), charged);
-    let accepted = service.count("SELECT count(*) FROM charges").await;
-    assert_eq!(usize::try_from(accepted).unwrap(), told.len());
     assert!(told.len() >= moments, "too little was going on");
-    service.check_books().await;
+    assert_kept(&service, &process.client, &told).await;
+    assert!(process.terminate().await);
+}
+
+/// As above, and it is Postgres that ends connections, in the middle of statements and of commits.
+#[tokio::test]
+async fn connections_to_postgres_that_end_at_random_moments_lose_nothing_and_charge_nothing_twice()
+{
+    let mut random = StdRng::seed_from_u64(11);
+    let service = TestService::new().await;
+    let running = service
+        .run_with(payonce::config::Roles::ALL, SHORT_LEASES)
+        .await;
+    let (_at, clients_at) = watch::channel(running.client.clone());
+    let stop = CancellationToken::new();
+    let clients = (0..16).map(|client| keep_charging(client, clients_at.clone(), stop.clone()));
+    let ending = async {
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..100))).await;
+            service
+                .count(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                     WHERE application_name = 'payonce' AND datname = current_database()",
+                )
+                .await;
+        }
+        stop.cancel();
+    };
+    let ((), told) = tokio::join!(ending, join_all(clients));
+    let told: Vec<_> = told.into_iter().flatten().collect();
+    service.drained().await;
+    assert_kept(&service, &running.client, &told).await;
+    running.stop().await;
 }

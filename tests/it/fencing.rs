@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use payonce::batch::Statement;
 use payonce::completion::{Ending, Hold, Settle, Settled, Settlement};
-use payonce::config::Roles;
 use payonce::db::claim::{self, Claimed};
 use payonce::domain::charge::{Advice, Failure, Progress, StoredObject};
 use payonce::domain::ids::LeaseToken;
@@ -22,19 +21,8 @@ use serde_json::{Value, json};
 use crate::support::books::{SHORT_LEASES, uuid_of};
 use crate::support::process::Process;
 use crate::support::provider_proxy::{Interference, ProviderProxy};
-use crate::support::service::{Running, TestSettings};
+use crate::support::service::{API, Running, TestSettings, WORKER};
 use crate::support::{TestService, charge_body, until};
-
-const API: Roles = Roles {
-    api: true,
-    worker: false,
-    reconciler: false,
-};
-const WORKER: Roles = Roles {
-    api: false,
-    worker: true,
-    reconciler: false,
-};
 
 /// A worker process that was stopped in the middle of its only job.
 struct Stalled {
@@ -95,20 +83,6 @@ impl Stalled {
     }
 }
 
-/// The requests to execute, with their keys and how they were answered.
-async fn executes(service: &TestService) -> Vec<(String, Value)> {
-    let requests = service.ledger.requests().await;
-    requests
-        .iter()
-        .filter(|request| request["path"].as_str().unwrap().ends_with("/confirm"))
-        .map(|request| {
-            let key = request["headers"]["idempotency-key"].as_str().unwrap();
-            let number = key.rsplit('-').next().unwrap();
-            (number.to_owned(), request["status"].clone())
-        })
-        .collect()
-}
-
 #[tokio::test]
 async fn an_execute_that_arrives_after_another_worker_completed_the_charge_moves_nothing() {
     let stalled = Stalled::at_execute(&charge_body("pm_card_visa")).await;
@@ -119,7 +93,7 @@ async fn an_execute_that_arrives_after_another_worker_completed_the_charge_moves
     other.stop().await;
     assert_eq!(charge, completed);
     assert_eq!(
-        executes(&service).await,
+        service.ledger.executes().await,
         [("x2".to_owned(), json!(200)), ("x1".to_owned(), json!(400))]
     );
     assert_eq!(service.ledger.charges().await.len(), 1);
@@ -156,7 +130,7 @@ async fn an_execute_that_arrives_after_another_worker_failed_the_charge_moves_no
     other.stop().await;
     assert_eq!(charge, failed);
     assert_eq!(
-        executes(&service).await,
+        service.ledger.executes().await,
         [
             ("x2".to_owned(), json!("dropped")),
             ("x1".to_owned(), json!(400))
@@ -201,7 +175,7 @@ async fn an_execute_that_arrives_between_another_workers_decline_and_cancel_move
     stalled.worker.wake().await;
     stalled.proxy.release();
     until("the first execute has arrived", async || {
-        (executes(&stalled.service).await.len() == 2).then_some(())
+        (stalled.service.ledger.executes().await.len() == 2).then_some(())
     })
     .await;
     ledger.release().await;
@@ -242,7 +216,7 @@ async fn a_worker_that_learns_of_its_object_after_its_lease_ran_out_executes_not
     worker.wake().await;
     proxy.release();
     assert!(worker.terminate().await);
-    assert_eq!(executes(&service).await.len(), 1);
+    assert_eq!(service.ledger.executes().await.len(), 1);
     service.ledger.release().await;
     let charge = api.client.terminal(&id).await;
     assert_eq!(charge["status"], "completed");
@@ -398,6 +372,7 @@ impl Held {
             canceling: Some(&reason),
             cancel_requested: false,
             action_expired: false,
+            looked: false,
         };
         let Step::Fail(failure, proof) = outcome::decide(Phase::Cancel, answer, context) else {
             panic!("a canceled object fails")

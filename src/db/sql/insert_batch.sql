@@ -14,8 +14,10 @@ requests AS (
     INSERT INTO idempotent_requests (merchant_id, operation, client_key, charge_id, intake_id)
     SELECT merchant_id, 'charge', client_key, charge_id, intake_id
     FROM input
-    -- The charge answers for its key also when its request row was purged.
-    WHERE NOT EXISTS (SELECT FROM charges WHERE charges.id = input.charge_id)
+    -- The charge answers for its key also when its request row was purged. OFFSET keeps this a look-up of each row by
+    -- its primary key: as a join, a plan that was made while the table was small reads all of it for every batch, and
+    -- goes on to as it grows.
+    WHERE NOT EXISTS (SELECT FROM charges WHERE charges.id = input.charge_id OFFSET 0)
     -- One order for all batches, or two of them deadlock.
     ORDER BY merchant_id, client_key COLLATE "C"
     ON CONFLICT DO NOTHING

@@ -14,7 +14,7 @@ SELECT
     ) AS "leased!",
     (
         SELECT count(*)
-        FROM (SELECT FROM outbox WHERE state = 'parked' ORDER BY run_at LIMIT $1) AS bounded
+        FROM (SELECT FROM outbox WHERE state = 'parked' ORDER BY id LIMIT $1) AS bounded
     ) AS "parked!",
     (
         SELECT count(*)
@@ -36,8 +36,7 @@ SELECT
     ) AS leased_age,
     (
         SELECT extract(epoch FROM now() - min(run_at))::double precision
-        FROM outbox
-        WHERE state = 'parked'
+        FROM (SELECT run_at FROM outbox WHERE state = 'parked' ORDER BY id LIMIT $1) AS bounded
     ) AS parked_age,
     (
         SELECT extract(epoch FROM now() - min(unclear_since))::double precision

@@ -4,6 +4,8 @@
 //! no silence, no number of attempts and no error page ever becomes `failed`. The worker, the reconciler and the model
 //! in `tests/` all go through [`decide`].
 
+pub mod operator;
+
 use std::time::Duration;
 
 use super::charge::{Advice, Failure, NextAction, Progress, State};
@@ -232,6 +234,8 @@ pub enum Step {
     Execute(ProviderChargeId),
     /// Read the stored object.
     Read,
+    /// Look for an object with our stamp, adopt it if there is one, and prepare if there is none.
+    Look,
     /// Cancel the stored object; what comes back decides between failed and completed.
     Cancel(Reason),
     Succeed(ProviderChargeId),
@@ -261,15 +265,17 @@ pub struct Context<'a> {
     pub cancel_requested: bool,
     /// The customer's time is over, by the database's clock.
     pub action_expired: bool,
+    /// A look in this run has found no object with our stamp.
+    pub looked: bool,
 }
 
 pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
     match answer {
         Answer::Object { object, replayed } => from_object(phase, object, replayed, context),
         Answer::Refused { failure, replayed } => match (phase, replayed) {
-            // No object was made under this key, and one that is not stored is never executed.
-            (Phase::Prepare, false) => Step::Fail(failure, CanMoveNoMore(())),
-            (Phase::Prepare, true) => unprepared(true),
+            // No object was made under this key, and one that is not stored is never executed. Replayed, it is what an
+            // earlier run was told and maybe passed on: another key could bring another answer.
+            (Phase::Prepare, _) => Step::Fail(failure, CanMoveNoMore(())),
             (Phase::Execute, false) => Step::Cancel(Reason::Failed(failure)),
             // A picture of the past.
             (Phase::Execute, true) => Step::Read,
@@ -299,6 +305,18 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
             alert: Alert::RequestRejected,
             object: None,
         },
+        // An earlier request of ours, in other words, has the key and may have made an object. It will for as long as the
+        // key lives, so once a look has found none, another key is taken.
+        Answer::Unclear {
+            reason: Unclear::IdempotencyError,
+            replayed: _,
+        } if phase == Phase::Prepare => {
+            if context.looked {
+                unprepared(true)
+            } else {
+                Step::Look
+            }
+        }
         Answer::Unclear {
             reason: _,
             replayed,
@@ -364,7 +382,11 @@ fn ended(failure: Option<Failure>, context: Context<'_>) -> Step {
         (Some(Reason::Failed(failure)), _) => Step::Fail(failure.clone(), CanMoveNoMore(())),
         (Some(Reason::Client), _) => Step::Canceled(CanMoveNoMore(())),
         (None, Some(failure)) => Step::Fail(failure, CanMoveNoMore(())),
+        // Canceled by a run that ended before it could say why.
         (None, None) if context.cancel_requested => Step::Canceled(CanMoveNoMore(())),
+        (None, None) if context.action_expired => {
+            Step::Fail(authentication_expired(), CanMoveNoMore(()))
+        }
         (None, None) => Step::Fail(canceled_at_the_provider(), CanMoveNoMore(())),
     }
 }

@@ -50,6 +50,7 @@ fn answered(phase: Phase, answer: Answer) -> Step {
             canceling: None,
             cancel_requested: false,
             action_expired: false,
+            looked: false,
         },
     )
 }
@@ -225,6 +226,7 @@ fn a_canceled_object_fails_the_charge_for_the_reason_it_was_canceled_for() {
         canceling: Some(&Reason::Failed(reason())),
         cancel_requested: false,
         action_expired: false,
+        looked: false,
     };
     let canceled = Answer::Object {
         object: object(ObjectStatus::Canceled),
@@ -287,22 +289,16 @@ fn a_replayed_decline_is_a_picture_of_the_past_and_the_object_is_read() {
 }
 
 #[test]
-fn a_final_refusal_to_prepare_fails_and_a_replayed_one_is_asked_again_under_another_key() {
-    let refused = |replayed| Answer::Refused {
-        failure: reason(),
-        replayed,
-    };
-    assert!(
-        matches!(answered(Phase::Prepare, refused(false)), Step::Fail(failure, _) if failure == reason())
-    );
-    assert_eq!(
-        answered(Phase::Prepare, refused(true)),
-        Step::Wait {
-            certainty: Certainty::Unprepared,
-            pace: Pace::Backoff,
-            new_prepare_key: true
-        }
-    );
+fn a_final_refusal_to_prepare_fails_also_when_it_is_replayed() {
+    for replayed in [false, true] {
+        let refused = Answer::Refused {
+            failure: reason(),
+            replayed,
+        };
+        assert!(
+            matches!(answered(Phase::Prepare, refused), Step::Fail(failure, _) if failure == reason())
+        );
+    }
 }
 
 #[test]
@@ -327,6 +323,7 @@ fn the_customers_turn_is_shown_and_polled_slowly_until_it_expires() {
         canceling: None,
         cancel_requested: false,
         action_expired: true,
+        looked: false,
     };
     let answer = Answer::Object {
         object: acting,
@@ -434,7 +431,10 @@ fn a_stored_id_that_is_not_found_and_a_parameter_of_ours_are_an_operators() {
 
 #[test]
 fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_error_is_replayed() {
-    for reason in UNCLEAR {
+    let reasons = UNCLEAR
+        .into_iter()
+        .filter(|reason| *reason != Unclear::IdempotencyError);
+    for reason in reasons {
         for replayed in [false, true] {
             let step = answered(Phase::Prepare, Answer::Unclear { reason, replayed });
             let expected = Step::Wait {
@@ -445,6 +445,48 @@ fn an_unclear_prepare_moved_nothing_and_is_asked_again_under_a_new_key_if_the_er
             assert_eq!(step, expected, "{reason:?}");
         }
     }
+}
+
+#[test]
+fn a_prepare_whose_key_another_request_has_looks_and_then_takes_a_new_key() {
+    let answer = Answer::Unclear {
+        reason: Unclear::IdempotencyError,
+        replayed: false,
+    };
+    assert_eq!(answered(Phase::Prepare, answer.clone()), Step::Look);
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        cancel_requested: false,
+        action_expired: false,
+        looked: true,
+    };
+    assert_eq!(
+        decide(Phase::Prepare, answer, context),
+        Step::Wait {
+            certainty: Certainty::Unprepared,
+            pace: Pace::Backoff,
+            new_prepare_key: true
+        }
+    );
+}
+
+#[test]
+fn an_object_canceled_after_the_customers_time_fails_for_that() {
+    let context = Context {
+        asked: &asked(),
+        canceling: None,
+        cancel_requested: false,
+        action_expired: true,
+        looked: false,
+    };
+    let canceled = Answer::Object {
+        object: object(ObjectStatus::Canceled),
+        replayed: false,
+    };
+    assert!(
+        matches!(decide(Phase::Read, canceled, context), Step::Fail(f, _) if f.code == "authentication_expired")
+    );
 }
 
 #[test]
@@ -514,14 +556,8 @@ fn only_what_can_move_no_more_fails() {
         for answer in &answers {
             if let Step::Fail(..) = answered(phase, answer.clone()) {
                 let canceled = matches!(answer, Answer::Object { object, .. } if object.status == ObjectStatus::Canceled);
-                let never_made = phase == Phase::Prepare
-                    && matches!(
-                        answer,
-                        Answer::Refused {
-                            replayed: false,
-                            ..
-                        }
-                    );
+                let never_made =
+                    phase == Phase::Prepare && matches!(answer, Answer::Refused { .. });
                 assert!(canceled || never_made, "{phase:?} {answer:?}");
             }
         }
@@ -574,6 +610,7 @@ fn a_cancel_that_the_client_asked_for_is_sent_instead_of_execute_and_ends_as_can
         canceling: None,
         cancel_requested: true,
         action_expired: false,
+        looked: false,
     };
     let read = |object| {
         decide(

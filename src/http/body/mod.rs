@@ -214,7 +214,7 @@ fn child(pointer: &str, name: &str) -> String {
 }
 
 /// Whether a text reads like a field's name, and can be told and logged; it needs no escape in a pointer.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     (1..=40).contains(&text.len())
         && text
             .bytes()
@@ -246,7 +246,7 @@ fn advise(name: &str) -> Cow<'static, str> {
 }
 
 /// How many letters two names are apart (Levenshtein); names of very different lengths are just far.
-fn distance(left: &str, right: &str) -> usize {
+pub(super) fn distance(left: &str, right: &str) -> usize {
     if left.len().abs_diff(right.len()) > 2 {
         return usize::MAX;
     }

@@ -1,6 +1,7 @@
 //! The router without a database: keys are trusted by hand, nobody runs intake's batcher, and the pool leads nowhere.
 
 mod accepted;
+mod reads;
 mod refused;
 
 use std::time::Duration;
@@ -73,6 +74,7 @@ impl Rig {
             },
             live: false,
             dev: false,
+            retention: Duration::from_hours(1),
             schema_version: 1,
             random,
             closing: CancellationToken::new(),

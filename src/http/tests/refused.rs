@@ -170,7 +170,7 @@ async fn what_the_framework_refuses_is_a_problem_too() {
         ("GET", "/v1/charges/", 404),
         ("GET", "/problems/nope", 404),
         ("GET", "/problems/%ff", 404),
-        ("GET", "/v1/charges", 405),
+        ("DELETE", "/v1/charges", 405),
         (
             "DELETE",
             "/v1/charges/chg_1a8bb9ca44e856c8a8d3a6dba8275373",

@@ -189,6 +189,36 @@ mod tests {
     }
 
     #[test]
+    fn the_amounts_that_are_taken_follow_from_the_conversion() {
+        for currency in Currency::all() {
+            let Some(amounts) = RULES.amounts(currency) else {
+                assert!(!is_taken(currency), "{currency}");
+                continue;
+            };
+            let code = currency.as_str();
+            assert!(units(amounts.step, code).is_ok(), "{currency}");
+            assert!(units(amounts.most, code).is_ok(), "{currency}");
+            assert!(
+                units(amounts.most + amounts.step, code).is_err(),
+                "{currency}"
+            );
+            if amounts.step > 1 {
+                assert!(units(amounts.step + 1, code).is_err(), "{currency}");
+            }
+        }
+        let of = |code| {
+            RULES
+                .amounts(Currency::parse(code).unwrap())
+                .map(|a| (a.most, a.step))
+        };
+        assert_eq!(of("usd"), Some((99_999_999, 1)));
+        assert_eq!(of("isk"), Some((999_999, 1)));
+        assert_eq!(of("mga"), Some((9_999_999_900, 100)));
+        assert_eq!(of("kwd"), Some((99_999_990, 10)));
+        assert_eq!(of("kpw"), None);
+    }
+
+    #[test]
     fn tokens_are_told_by_prefix_and_charset() {
         for token in [
             "pm_card_visa",

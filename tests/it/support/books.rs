@@ -17,7 +17,6 @@ pub const SHORT_LEASES: TestSettings<'static> = &[
 /// The outbox row of a charge.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Job {
-    pub id: i64,
     pub state: String,
     pub attempt: i32,
     pub last_error: Option<String>,
@@ -40,12 +39,52 @@ impl TestService {
 
     pub async fn jobs(&self, charge: &str) -> Vec<Job> {
         sqlx::query_as(
-            "SELECT id, state, attempt, last_error FROM outbox WHERE charge_id = $1 ORDER BY id",
+            "SELECT state, attempt, last_error FROM outbox WHERE charge_id = $1 ORDER BY id",
         )
         .bind(uuid_of(charge))
         .fetch_all(&self.books)
         .await
         .unwrap()
+    }
+
+    /// The only job of a charge.
+    pub async fn job(&self, charge: &str) -> Job {
+        let mut jobs = self.jobs(charge).await;
+        assert_eq!(jobs.len(), 1);
+        jobs.remove(0)
+    }
+
+    /// Returns when the charge's job is parked, and why it is.
+    pub async fn parked(&self, charge: &str) -> String {
+        until(&format!("{charge} is parked"), async || {
+            let job = self.jobs(charge).await.pop()?;
+            (job.state == "parked").then_some(job.last_error?)
+        })
+        .await
+    }
+
+    /// An operator has mended what parked the jobs.
+    pub async fn parked_go_on(&self) {
+        sqlx::query("UPDATE outbox SET state = 'ready', run_at = now() WHERE state = 'parked'")
+            .execute(&self.books)
+            .await
+            .unwrap();
+    }
+
+    /// Moves a charge's acceptance and last change into the past.
+    pub async fn age(&self, charge: &str, hours: i32) {
+        sqlx::query(
+            "UPDATE charges
+             SET created_at = created_at - make_interval(hours => $2),
+                 updated_at = updated_at - make_interval(hours => $2),
+                 finished_at = finished_at - make_interval(hours => $2)
+             WHERE id = $1",
+        )
+        .bind(uuid_of(charge))
+        .bind(hours)
+        .execute(&self.books)
+        .await
+        .unwrap();
     }
 
     /// The event kinds of a charge, oldest first.

@@ -45,7 +45,7 @@ pub fn http() -> reqwest::Client {
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
-        .timeout(Duration::from_secs(60))
+        .timeout(Duration::from_mins(1))
         .build()
         .unwrap()
 }
@@ -60,6 +60,14 @@ impl Client {
             http: http(),
             base: format!("http://{at}"),
             token: token.to_owned(),
+        }
+    }
+
+    /// The same client with another key.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            ..self.clone()
         }
     }
 

@@ -97,6 +97,31 @@ impl Ledger {
         self.get("/_sim/requests").await.as_array().unwrap().clone()
     }
 
+    /// The requests to make an object: each one's key, in their order.
+    pub async fn prepare_keys(&self) -> Vec<String> {
+        let requests = self.requests().await;
+        requests
+            .iter()
+            .filter(|request| {
+                request["method"] == "POST" && request["path"] == "/v1/payment_intents"
+            })
+            .map(|request| key_of(request).to_owned())
+            .collect()
+    }
+
+    /// The requests to execute an object: what each one's key adds to the charge's id, and how it was answered.
+    pub async fn executes(&self) -> Vec<(String, Value)> {
+        let requests = self.requests().await;
+        requests
+            .iter()
+            .filter(|request| request["path"].as_str().unwrap().ends_with("/confirm"))
+            .map(|request| {
+                let number = key_of(request).rsplit('-').next().unwrap();
+                (number.to_owned(), request["status"].clone())
+            })
+            .collect()
+    }
+
     /// Replaces the settings: `{"latency_ms": 5, "rates": {"execute.html": 0.2}}`.
     pub async fn settings(&self, settings: Value) {
         self.send(reqwest::Method::PUT, "/_sim/settings", Some(settings))
@@ -164,4 +189,9 @@ impl Ledger {
         )
         .await;
     }
+}
+
+/// The one key of a request.
+fn key_of(request: &Value) -> &str {
+    request["headers"]["idempotency-key"].as_str().unwrap()
 }

@@ -1,6 +1,7 @@
 //! What every test needs: a database of its own, a simulator of its own, and the service in this process or in others.
 
 pub mod books;
+pub mod bulk;
 pub mod client;
 pub mod cluster;
 pub mod database_proxy;
@@ -16,7 +17,7 @@ pub use service::TestService;
 use std::time::Duration;
 
 /// Longer than anything a healthy service needs, on a machine with everything else to do.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks again and again until `ask` has an answer. For what can only be seen by looking: a state in the database or at
 /// the simulator.

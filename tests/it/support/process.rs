@@ -1,6 +1,7 @@
 //! `payonce serve` as a real process that can be killed, stopped and woken up.
 
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -10,12 +11,15 @@ use super::service::{TestService, TestSettings};
 
 pub struct Process {
     child: Child,
+    /// What it has logged.
+    log: Arc<Mutex<Vec<serde_json::Value>>>,
     /// Speaks to its API, if it has that role.
     pub client: Client,
 }
 
 impl Process {
     /// Starts a process and returns when its API listens, or at once if it has none.
+    #[expect(clippy::print_stderr, reason = "its log is shown when asked for")]
     pub async fn serve(service: &TestService, only: &str, settings: TestSettings<'_>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
         command
@@ -56,15 +60,21 @@ impl Process {
         }
         // Read on, so that the service never waits for us; shown with `--nocapture` when asked for.
         let show = std::env::var_os("PAYONCE_TEST_LOG").is_some();
+        let log = Arc::<Mutex<Vec<_>>>::default();
+        let kept = log.clone();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 if show {
                     eprintln!("{line}");
                 }
+                if let Ok(line) = serde_json::from_str(&line) {
+                    kept.lock().unwrap().push(line);
+                }
             }
         });
         Self {
             child,
+            log,
             client: Client::new(address, &service.token),
         }
     }
@@ -88,6 +98,17 @@ impl Process {
     /// SIGCONT.
     pub async fn wake(&self) {
         self.signal("CONT").await;
+    }
+
+    /// Returns when it has raised the alert with this code.
+    pub async fn alerted(&self, code: &str) {
+        super::until(&format!("the alert {code}"), async || {
+            let log = self.log.lock().unwrap();
+            log.iter()
+                .any(|line| line["code"] == code && line["level"] == "ERROR")
+                .then_some(())
+        })
+        .await;
     }
 
     pub fn id(&self) -> u32 {

@@ -22,6 +22,18 @@ use super::{cluster, until};
 /// Settings over those of [`TestService::defaults`], as `provider.stripe.timeout` and `2s`.
 pub type TestSettings<'a> = &'a [(&'static str, &'a str)];
 
+/// Takes charges in and does nothing with them.
+pub const API: Roles = Roles {
+    api: true,
+    worker: false,
+    reconciler: false,
+};
+pub const WORKER: Roles = Roles {
+    api: false,
+    worker: true,
+    reconciler: false,
+};
+
 pub struct TestService {
     pub ledger: Ledger,
     pub database_url: String,
@@ -79,6 +91,13 @@ impl TestService {
                 .await
                 .unwrap()
         );
+        drop(connection);
+        (merchant, self.make_key(merchant, Scope::Write).await)
+    }
+
+    pub async fn make_key(&self, merchant: MerchantId, scope: Scope) -> String {
+        let mut connection = self.books.acquire().await.unwrap();
+        let random = Random::from_os();
         let key = ApiKey::generate(
             Mode::Test,
             &mut rand::rngs::StdRng::from_seed(random.bytes()),
@@ -88,11 +107,11 @@ impl TestService {
             merchant,
             hash: key.hash(),
             hint: key.hint(),
-            scope: Scope::Write,
+            scope,
             mode: Mode::Test,
         };
         assert!(db::api_keys::insert(&mut connection, new).await.unwrap());
-        (merchant, key.reveal().to_owned())
+        key.reveal().to_owned()
     }
 
     /// What tests run with: short times, so that leases run out and retries come while a test watches.

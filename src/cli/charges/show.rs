@@ -1,31 +1,30 @@
-//! `payonce charges`: an operator's look at one charge, whosever it is.
+//! `payonce charges show`: the whole story of one charge, whosever it is.
 
 use std::fmt::Write;
 
-use clap::Subcommand;
+use clap::Args;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
-use super::database;
-use super::output::{self, Hinted, time};
-use super::settings::Settings;
+use super::{find, story};
+use crate::cli::database;
+use crate::cli::output::{self, time};
+use crate::cli::settings::Settings;
 use crate::db::charge_events::Event;
 use crate::db::outbox::Job;
-use crate::db::{charge_events, charges, merchants, outbox};
+use crate::db::{charge_events, merchants, outbox};
 use crate::domain::charge::{Charge, State};
 use crate::domain::ids::ChargeId;
 
-#[derive(Debug, Subcommand)]
-pub(super) enum Charges {
-    /// Show a charge, what is left to do for it, and its history.
-    Show {
-        /// `chg_` and 32 hex digits.
-        id: ChargeId,
-        /// As one JSON object.
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        settings: Settings,
-    },
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Show {
+    /// `chg_` and 32 hex digits.
+    id: ChargeId,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 /// All that the books say of one charge.
@@ -34,28 +33,23 @@ struct View {
     merchant: Option<String>,
     job: Option<Job>,
     events: Vec<Event>,
+    /// The database's clock, while there is a job to compare with it.
+    now: OffsetDateTime,
 }
 
-impl Charges {
+impl Show {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        let Self::Show { id, json, settings } = self;
-        let mut connection = database::connect(&settings.load()?).await?;
-        let (charge, _) = charges::find_all(&mut connection, &[id.as_uuid()])
-            .await?
-            .pop()
-            .ok_or_else(|| {
-                Hinted::new(
-                    format!("there is no charge {id}"),
-                    "check that DATABASE_URL names the database it was accepted in",
-                )
-            })?;
+        let mut connection = database::connect(&self.settings.load()?).await?;
+        let charge = find(&mut connection, self.id).await?;
+        let job = outbox::find(&mut connection, self.id).await?;
         let view = View {
             merchant: merchants::find_name(&mut connection, charge.merchant).await?,
-            job: outbox::find(&mut connection, id).await?,
-            events: charge_events::list(&mut connection, id).await?,
+            now: job.as_ref().map_or(charge.updated_at, |job| job.now),
+            job,
+            events: charge_events::list(&mut connection, self.id).await?,
             charge,
         };
-        if json {
+        if self.json {
             output::data(&format!("{:#}", view.json()))
         } else {
             output::data(&view.text()?)
@@ -110,6 +104,7 @@ impl View {
             ("created_at", json!(time(charge.created_at))),
             ("updated_at", json!(time(charge.updated_at))),
             ("finished_at", json!(charge.finished_at.map(time))),
+            ("age", json!(story::age(charge, self.now))),
         ];
         fields
             .into_iter()
@@ -124,8 +119,17 @@ impl View {
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
         object.insert("job".to_owned(), self.job.as_ref().map_or(Value::Null, job));
+        object.insert("next".to_owned(), json!(self.next()));
+        object.insert(
+            "provider_request_ids".to_owned(),
+            json!(story::request_ids(&self.events)),
+        );
         object.insert("events".to_owned(), self.events.iter().map(event).collect());
         Value::Object(object)
+    }
+
+    fn next(&self) -> Vec<String> {
+        story::next(&self.charge, self.job.as_ref())
     }
 
     fn text(&self) -> Result<String, std::fmt::Error> {
@@ -133,15 +137,28 @@ impl View {
         for (name, value) in self.fields() {
             writeln!(text, "{name:<20}{}", plain(&value))?;
         }
-        match &self.job {
-            None => writeln!(text, "\njob: none, the charge has ended")?,
-            Some(found) => {
-                writeln!(text, "\njob")?;
-                if let Value::Object(entries) = job(found) {
-                    for (name, value) in entries.iter().filter(|(_, value)| !value.is_null()) {
-                        writeln!(text, "  {name:<18}{}", plain(value))?;
-                    }
-                }
+        writeln!(text, "\nnext")?;
+        for line in self.next() {
+            writeln!(text, "  {line}")?;
+        }
+        writeln!(text, "\ncalls")?;
+        let progress = &self.charge.progress;
+        writeln!(text, "  execute sent: {}", progress.attempts)?;
+        if progress.prepares > 0 {
+            writeln!(
+                text,
+                "  keys of prepare: {}; the provider replayed an error under the earlier ones",
+                progress.prepares + 1
+            )?;
+        }
+        let request_ids = story::request_ids(&self.events);
+        if !request_ids.is_empty() {
+            writeln!(text, "  provider's request ids: {}", request_ids.join(", "))?;
+        }
+        if let Some(Value::Object(entries)) = self.job.as_ref().map(job) {
+            writeln!(text, "\njob")?;
+            for (name, value) in entries.iter().filter(|(_, value)| !value.is_null()) {
+                writeln!(text, "  {name:<18}{}", plain(value))?;
             }
         }
         writeln!(
@@ -185,8 +202,10 @@ fn job(job: &Job) -> Value {
         "state": job.state,
         "attempt": job.attempt,
         "run_at": time(job.run_at),
+        "lease_token": job.lease_token,
         "lease_until": job.lease_until.map(time),
         "last_error": job.last_error,
+        "created_at": time(job.created_at),
     })
 }
 

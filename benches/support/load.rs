@@ -1,0 +1,105 @@
+//! The load: a number of connections in a closed loop, each with a key of its own in each request.
+//!
+//! It lives on one thread, writes a prepared request into which only the key is copied, and reads a reply by its length,
+//! so that nearly all of the machine is left to what is measured; what it costs is told beside the rates.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use payonce::random::Random;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::http::{self, Connection};
+use super::report::Sample;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) token: &'a str,
+}
+
+/// What stands where a key goes.
+const PLACE: &str = "00000000-0000-0000-0000-000000000000";
+
+/// Loads the service for so long. Anything but 202 is an error: it would count what is no acceptance.
+pub(crate) async fn run(
+    target: Target<'_>,
+    connections: usize,
+    seconds: Duration,
+) -> anyhow::Result<Sample> {
+    let random = Random::from_os();
+    let mut clients = JoinSet::new();
+    for _ in 0..connections {
+        let client = Client {
+            connection: Connection::open(target.address).await?,
+            request: Request::new(target.token),
+            keys: random.clone(),
+        };
+        clients.spawn(client.run(Instant::now() + seconds));
+    }
+    let begun = Instant::now();
+    let mut latencies = Vec::new();
+    while let Some(client) = clients.join_next().await {
+        latencies.append(&mut client??);
+    }
+    Ok(Sample::of(latencies, begun.elapsed()))
+}
+
+struct Client {
+    connection: Connection,
+    request: Request,
+    keys: Random,
+}
+
+impl Client {
+    /// Sends until the time is over; the microseconds of each request.
+    async fn run(mut self, end: Instant) -> anyhow::Result<Vec<u32>> {
+        let mut latencies = Vec::with_capacity(64 * 1024);
+        let mut begun = Instant::now();
+        while begun < end {
+            self.request.set_key(self.keys.uuid());
+            self.connection
+                .call(&self.request.bytes)
+                .await?
+                .expect(202)?;
+            let done = Instant::now();
+            latencies.push(u32::try_from((done - begun).as_micros())?);
+            begun = done;
+        }
+        Ok(latencies)
+    }
+}
+
+/// The body that is stored: what a shop sends, with its order's number twice.
+pub(crate) fn body(order: &str) -> String {
+    format!(
+        r#"{{"amount":1999,"currency":"usd","payment_method":"pm_card_visa","reference":"{order}","metadata":{{"order":"{order}"}}}}"#
+    )
+}
+
+struct Request {
+    bytes: Vec<u8>,
+    places: Vec<usize>,
+}
+
+impl Request {
+    fn new(token: &str) -> Self {
+        let headers = format!(
+            "Authorization: Bearer {token}\r\nIdempotency-Key: {PLACE}\r\nContent-Type: application/json\r\n"
+        );
+        let bytes = http::request("POST /v1/charges", &headers, &body(PLACE));
+        let places = (0..=bytes.len() - PLACE.len())
+            .filter(|at| bytes[*at..].starts_with(PLACE.as_bytes()))
+            .collect();
+        Self { bytes, places }
+    }
+
+    fn set_key(&mut self, key: Uuid) {
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        let text = key.hyphenated().encode_lower(&mut text).as_bytes();
+        for at in &self.places {
+            self.bytes[*at..*at + text.len()].copy_from_slice(text);
+        }
+    }
+}

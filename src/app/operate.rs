@@ -1,0 +1,60 @@
+//! An executor for one decision of an operator's, with the batchers it needs, gone when the decision is taken.
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{AppError, Parts, executor};
+use crate::batch::{Batcher, Statement};
+use crate::config::Config;
+use crate::db::claim::Claimed;
+use crate::domain::outcome::operator::Decision;
+use crate::meters::Meters;
+use crate::provider::stripe::Stripe;
+use crate::random::Random;
+use crate::worker::WorkerMeters;
+use crate::worker::executor::Executor;
+use crate::worker::resolve::Resolved;
+
+pub struct Desk {
+    executor: Executor<Stripe>,
+    batchers: JoinSet<()>,
+}
+
+impl Desk {
+    /// Must be made before a job is held: what is wrong with the configuration shows here.
+    pub fn open(config: &Config, random: &Random) -> Result<Self, AppError> {
+        let database = config.database.url.as_ref().ok_or(AppError::NoDatabase)?;
+        let unmeasured = WorkerMeters::new(&Meters::none());
+        let Parts {
+            executor,
+            storing,
+            completing,
+        } = executor(config, database, random, unmeasured)?;
+        let mut batchers = JoinSet::new();
+        start(&mut batchers, storing);
+        start(&mut batchers, completing);
+        Ok(Self { executor, batchers })
+    }
+
+    /// Takes the decision for a held job and ends when everything is written.
+    pub async fn resolve(
+        self,
+        claimed: Claimed,
+        deadline: Instant,
+        decision: Decision,
+    ) -> Resolved {
+        let Self {
+            executor,
+            mut batchers,
+        } = self;
+        let resolved = executor.resolve(claimed, deadline, decision).await;
+        // The queues into the batchers are gone with it.
+        drop(executor);
+        while batchers.join_next().await.is_some() {}
+        resolved
+    }
+}
+
+fn start<S: Statement + Sync + 'static>(batchers: &mut JoinSet<()>, batcher: Batcher<S>) {
+    batchers.spawn(batcher.run());
+}

@@ -1,0 +1,142 @@
+//! Jobs that a worker can't run now, or not at all: they fail nothing and hold up nobody.
+
+use payonce::config::Roles;
+
+use crate::support::books::uuid_of;
+use crate::support::service::{API, WORKER};
+use crate::support::{TestService, charge_body, until};
+
+const WHOLE: &str = "api,worker,reconciler";
+
+/// Accepts charges with nobody there to run them.
+async fn accept(service: &TestService, count: usize) -> Vec<String> {
+    let api = service.run_with(API, &[]).await;
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let key = format!("order-{number}");
+        let body = charge_body("pm_card_visa");
+        ids.push(api.client.charge(&key, &body).await.id());
+    }
+    api.stop().await;
+    ids
+}
+
+/// Written by a release that is gone, or by a fault of ours.
+#[tokio::test]
+async fn a_job_whose_payload_can_not_be_read_is_parked_and_the_others_go_on() {
+    let service = TestService::new().await;
+    let ids = accept(&service, 5).await;
+    sqlx::query(
+        "UPDATE outbox SET payload = jsonb_build_object('was', payload) WHERE charge_id = $1",
+    )
+    .bind(uuid_of(&ids[0]))
+    .execute(&service.books)
+    .await
+    .unwrap();
+    let process = service.spawn(WHOLE, &[]).await;
+    assert_eq!(service.parked(&ids[0]).await, "payload_unreadable");
+    process.alerted("payload_unreadable").await;
+    for id in &ids[1..] {
+        assert_eq!(process.client.terminal(id).await["status"], "completed");
+    }
+    let charge = process.client.show(&ids[0]).await.body;
+    assert_eq!(charge["status"], "in_progress");
+    service.check_books().await;
+    sqlx::query("UPDATE outbox SET payload = payload -> 'was'")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    service.parked_go_on().await;
+    assert_eq!(
+        process.client.terminal(&ids[0]).await["status"],
+        "completed"
+    );
+    assert!(process.terminate().await);
+    service.check_books().await;
+}
+
+/// A newer release wrote it, during a deploy: that one knows what it says.
+#[tokio::test]
+async fn a_job_of_a_version_that_is_not_known_is_left_as_it_is() {
+    let service = TestService::new().await;
+    let ids = accept(&service, 5).await;
+    sqlx::query("UPDATE outbox SET payload_version = payload_version + 1 WHERE charge_id = $1")
+        .bind(uuid_of(&ids[0]))
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let running = service.run().await;
+    for id in &ids[1..] {
+        running.client.terminal(id).await;
+    }
+    let job = service.job(&ids[0]).await;
+    assert_eq!((job.state.as_str(), job.attempt), ("ready", 0));
+    service.check_books().await;
+    sqlx::query("UPDATE outbox SET payload_version = payload_version - 1")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    running.client.terminal(&ids[0]).await;
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 5);
+    service.check_books().await;
+}
+
+/// The object is in an account that this process has no key for.
+#[tokio::test]
+async fn a_charge_of_another_account_waits_for_a_worker_that_has_it() {
+    let service = TestService::new().await;
+    service.ledger.hold("execute", "before").await;
+    let process = service.spawn(WHOLE, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.leases_run_out().await;
+    let calls = service.ledger.requests().await.len();
+    let stranger = service
+        .run_with(WORKER, &[("provider.account", "another")])
+        .await;
+    until("the stranger has given it back", async || {
+        let job = service.job(&id).await;
+        (job.state == "ready" && job.last_error.as_deref() == Some("account_not_configured"))
+            .then_some(())
+    })
+    .await;
+    stranger.stop().await;
+    assert_eq!(service.ledger.requests().await.len(), calls);
+    let running = service.run().await;
+    assert_eq!(running.client.terminal(&id).await["status"], "completed");
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// Somebody's transaction holds one charge's row: every step of the others goes on around it.
+#[tokio::test]
+async fn a_charge_whose_row_is_locked_holds_up_no_other() {
+    let service = TestService::new().await;
+    let ids = accept(&service, 30).await;
+    let mut somebody = service.books.begin().await.unwrap();
+    sqlx::query("SELECT FROM charges WHERE id = $1 FOR UPDATE")
+        .bind(uuid_of(&ids[0]))
+        .execute(&mut *somebody)
+        .await
+        .unwrap();
+    let running = service.run_with(Roles::ALL, &[]).await;
+    for id in &ids[1..] {
+        assert_eq!(running.client.terminal(id).await["status"], "completed");
+    }
+    let locked = running.client.show(&ids[0]).await.body;
+    assert_eq!(locked["status"], "in_progress");
+    assert_eq!(service.ledger.times_charged(&ids[0]).await, 0);
+    somebody.rollback().await.unwrap();
+    assert_eq!(
+        running.client.terminal(&ids[0]).await["status"],
+        "completed"
+    );
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 30);
+    service.check_books().await;
+}

@@ -1,0 +1,331 @@
+//! The provider can't be reached, connections break, and its memory of our keys is over: what is not known is asked, and
+//! nothing is sent again that may have been taken.
+
+use futures_util::future::join_all;
+use payonce::config::Roles;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::support::provider_proxy::{Closed, Interference, ProviderProxy};
+use crate::support::service::API;
+use crate::support::{TestService, charge_body, until};
+
+const WHOLE: &str = "api,worker,reconciler";
+
+/// Connections are refused while a hundred charges wait; then the provider is there.
+#[tokio::test]
+async fn a_provider_that_is_down_fails_nothing_is_asked_seldom_and_gets_everything_afterwards() {
+    let service = TestService::new().await;
+    let down = Closed::reserve();
+    let base_url = down.base_url();
+    let settings = [("provider.stripe.base_url", base_url.as_str())];
+    let running = service.run_with(Roles::ALL, &settings).await;
+    let body = charge_body("pm_card_visa");
+    let ids = join_all((0..100).map(async |number| {
+        let key = format!("order-{number}");
+        running.client.charge(&key, &body).await.id()
+    }))
+    .await;
+    // Each claim is one call. The first ones went out together; from then on one job probes at a time, after 50, 100,
+    // 200, 400 and 500 ms: without the breaker a hundred jobs would have made hundreds of calls in this time.
+    let calls = async || {
+        service
+            .count("SELECT sum(attempt)::bigint FROM outbox")
+            .await
+    };
+    until("all of them were tried or held back", async || {
+        (calls().await >= 10).then_some(())
+    })
+    .await;
+    let (before, began) = (calls().await, Instant::now());
+    until("probes went out", async || {
+        let probes = calls().await - before;
+        (probes >= 5 && began.elapsed().as_millis() > 1500).then_some(())
+    })
+    .await;
+    let made = calls().await;
+    assert!(made <= 130, "{made} calls");
+    for id in &ids {
+        let charge = running.client.show(id).await.body;
+        assert_eq!(
+            (&charge["status"], &charge["money"], &charge["attempts"]),
+            (&json!("in_progress"), &json!("not_moved"), &json!(0))
+        );
+    }
+    service.check_books().await;
+    let proxy = down.open(service.ledger.address);
+    for id in &ids {
+        let charge = running.client.terminal(id).await;
+        assert_eq!(
+            (&charge["status"], &charge["attempts"]),
+            (&json!("completed"), &json!(1))
+        );
+    }
+    assert!(proxy.connections() > 0);
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 100);
+    service.check_books().await;
+}
+
+/// The connection closes before or after the provider has answered, on prepare and on execute.
+#[tokio::test]
+async fn a_connection_that_breaks_is_unclear_and_every_attempt_has_its_key() {
+    for (suffix, what, executes, objects) in [
+        ("/confirm", Interference::CutBefore, vec!["x2"], 1),
+        ("/confirm", Interference::CutAfter, vec!["x1"], 1),
+        ("/payment_intents", Interference::CutBefore, vec!["x1"], 1),
+        ("/payment_intents", Interference::CutAfter, vec!["x1"], 1),
+    ] {
+        let service = TestService::new().await;
+        let proxy = ProviderProxy::start(service.ledger.address);
+        proxy.interfere(suffix, what);
+        let base_url = proxy.base_url();
+        let settings = [("provider.stripe.base_url", base_url.as_str())];
+        let running = service.run_with(Roles::ALL, &settings).await;
+        let body = charge_body("pm_card_visa");
+        let id = running.client.charge("order-1", &body).await.id();
+        let charge = running.client.terminal(&id).await;
+        assert_eq!(charge["status"], "completed");
+        let seen = service.ledger.executes().await;
+        let keys: Vec<_> = seen.iter().map(|(number, _)| number.as_str()).collect();
+        assert_eq!(keys, executes, "{suffix} {what:?}");
+        assert_eq!(service.ledger.objects().await.len(), objects);
+        let prepares = service.ledger.prepare_keys().await;
+        assert!(prepares.iter().all(|key| *key == id), "{prepares:?}");
+        running.stop().await;
+        service.check_books().await;
+    }
+}
+
+fn is_look(request: &Value) -> bool {
+    let path = request["path"].as_str().unwrap();
+    path.starts_with("/v1/payment_intents?")
+}
+
+/// A process was killed with an object made and its id not stored, and nothing ran until the provider had forgotten the
+/// key: a second object would be made under it.
+#[tokio::test]
+async fn a_job_older_than_the_key_window_looks_first_and_adopts_the_object_it_finds() {
+    let service = TestService::new().await;
+    service.ledger.hold("prepare", "after").await;
+    let process = service.spawn(WHOLE, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    service.age(&id, 25).await;
+    service.ledger.advance(25 * 3600).await;
+    service.leases_run_out().await;
+
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    let requests = service.ledger.requests().await;
+    assert!(requests.iter().any(is_look));
+    assert_eq!(service.ledger.prepare_keys().await.len(), 1);
+    assert_eq!(service.ledger.objects().await.len(), 1);
+    assert_eq!(service.ledger.executes().await.len(), 1);
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// It looks through all pages, and prepares only after the last one.
+#[tokio::test]
+async fn a_job_older_than_the_key_window_prepares_once_a_whole_look_has_found_nothing() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let body = charge_body("pm_card_visa");
+    let others = join_all((0..110).map(async |number| {
+        let key = format!("other-{number}");
+        running.client.charge(&key, &body).await.id()
+    }));
+    for id in others.await {
+        running.client.terminal(&id).await;
+    }
+    running.stop().await;
+    let api = service.run_with(API, &[]).await;
+    let id = api.client.charge("order-1", &body).await.id();
+    api.stop().await;
+    service.age(&id, 25).await;
+
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    let requests = service.ledger.requests().await;
+    let first = requests.iter().position(is_look).unwrap();
+    let kinds: Vec<_> = requests[first..]
+        .iter()
+        .map(|request| (request["method"].as_str().unwrap(), is_look(request)))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("GET", true),
+            ("GET", true),
+            ("POST", false),
+            ("POST", false)
+        ]
+    );
+    running.stop().await;
+    service.check_books().await;
+}
+
+#[tokio::test]
+async fn a_look_that_is_not_answered_has_found_nothing_out() {
+    let service = TestService::new().await;
+    let api = service.run_with(API, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = api.client.charge("order-1", &body).await.id();
+    api.stop().await;
+    service.age(&id, 25).await;
+    let running = service.run().await;
+    for fault in [
+        "html",
+        "unavailable",
+        "truncated",
+        "rate_limited",
+        "unsaved_400",
+    ] {
+        let mut wrong = json!({});
+        wrong[format!("read.{fault}")] = json!(1.0);
+        let before = service.job(&id).await.attempt;
+        service.ledger.settings(json!({"rates": wrong})).await;
+        until(&format!("it was tried with {fault}"), async || {
+            (service.job(&id).await.attempt >= before + 3).then_some(())
+        })
+        .await;
+        assert!(service.ledger.prepare_keys().await.is_empty());
+        assert_ne!(service.job(&id).await.state, "parked");
+    }
+    service.ledger.settings(json!({})).await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// A failover lost the rows of charges that had ended. Inside the provider's key window the client's retry comes out as
+/// before: prepare replays the object, and execute finds what became of it.
+#[tokio::test]
+async fn a_charge_whose_rows_were_lost_comes_out_as_before_inside_the_key_window() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let methods = [
+        "pm_card_visa",
+        "pm_card_chargeDeclined",
+        "pm_sim_charge_then_drop",
+    ];
+    let mut before = Vec::new();
+    for method in methods {
+        let id = running
+            .client
+            .charge(method, &charge_body(method))
+            .await
+            .id();
+        before.push(running.client.terminal(&id).await);
+    }
+    sqlx::query("TRUNCATE charges, idempotent_requests, outbox, charge_events")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    for (method, before) in methods.iter().zip(&before) {
+        let again = running.client.charge(method, &charge_body(method)).await;
+        assert_eq!(again.status, 202);
+        let charge = running.client.terminal(&again.id()).await;
+        for field in ["id", "status", "provider_charge_id", "failure"] {
+            assert_eq!(charge[field], before[field], "{method} {field}");
+        }
+    }
+    assert_eq!(service.ledger.charges().await.len(), 2);
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// A release between two attempts says prepare in other words. The key belongs to the earlier request, and repeating the
+/// later one under it would be refused for as long as the key lives.
+#[tokio::test]
+async fn a_prepare_whose_key_another_request_has_looks_and_adopts_what_that_made() {
+    let service = TestService::new().await;
+    service.ledger.hold("prepare", "after").await;
+    let process = service.spawn(WHOLE, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    service.leases_run_out().await;
+    say_it_in_other_words(&service).await;
+
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    assert_eq!(service.ledger.objects().await.len(), 1);
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// The earlier request made nothing: the provider keeps an error of its own under the key.
+#[tokio::test]
+async fn a_prepare_whose_key_another_request_has_takes_a_new_key_once_a_look_found_nothing() {
+    let service = TestService::new().await;
+    service
+        .ledger
+        .settings(json!({"rates": {"prepare.error_500_before_charge": 1.0}}))
+        .await;
+    service.ledger.hold("prepare", "after").await;
+    let process = service.spawn(WHOLE, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    service.ledger.held().await;
+    process.kill().await;
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    service.ledger.settings(json!({})).await;
+    service.leases_run_out().await;
+    say_it_in_other_words(&service).await;
+
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    let keys = service.ledger.prepare_keys().await;
+    assert_eq!(keys.last(), Some(&format!("{id}-p1")), "{keys:?}");
+    running.stop().await;
+    service.check_books().await;
+}
+
+async fn say_it_in_other_words(service: &TestService) {
+    sqlx::query(r#"UPDATE outbox SET payload = payload || '{"description": "in other words"}'"#)
+        .execute(&service.books)
+        .await
+        .unwrap();
+}
+
+/// The rows of a completed charge were lost, and hours later its key comes back with another amount: what was charged
+/// under it is found, and nothing more is charged.
+#[tokio::test]
+async fn a_lost_key_that_comes_back_with_another_amount_is_a_discrepancy_and_charges_nothing() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let mut body = charge_body("pm_card_visa");
+    let id = running.client.charge("order-1", &body).await.id();
+    running.client.terminal(&id).await;
+    running.stop().await;
+    sqlx::query("TRUNCATE charges, idempotent_requests, outbox, charge_events")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    body["amount"] = json!(2000);
+    let api = service.run_with(API, &[]).await;
+    let again = api.client.charge("order-1", &body).await;
+    api.stop().await;
+    assert_eq!((again.status, again.id()), (202, id.clone()));
+    service.age(&id, -5).await;
+    let running = service.run().await;
+    assert_eq!(service.parked(&id).await, "amount_differs");
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 1);
+    service.check_books().await;
+}
