@@ -9,6 +9,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use metrics::Histogram;
 use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -66,10 +67,42 @@ pub struct BatchLimits {
     pub give_up_after: Duration,
 }
 
-type Entry<S> = (
-    <S as Statement>::Item,
-    oneshot::Sender<Result<<S as Statement>::Reply, Refusal>>,
-);
+/// What is measured of a queue's batches.
+#[derive(Clone, Debug)]
+pub struct BatchMeters {
+    /// Items a batch.
+    pub size: Histogram,
+    /// How long an item waited for its batch to begin, in seconds.
+    pub wait: Histogram,
+}
+
+impl BatchMeters {
+    pub fn none() -> Self {
+        Self {
+            size: Histogram::noop(),
+            wait: Histogram::noop(),
+        }
+    }
+}
+
+/// An item in the queue.
+struct Entry<S: Statement> {
+    item: S::Item,
+    reply: oneshot::Sender<Answer<S>>,
+    handed_in: Instant,
+}
+
+impl<S: Statement> Entry<S> {
+    fn new(item: S::Item) -> (Self, oneshot::Receiver<Answer<S>>) {
+        let (reply, answer) = oneshot::channel();
+        let entry = Self {
+            item,
+            reply,
+            handed_in: Instant::now(),
+        };
+        (entry, answer)
+    }
+}
 
 /// The way in. Cheap to clone.
 #[derive(Debug)]
@@ -88,13 +121,11 @@ impl<S: Statement> Queue<S> {
         &self,
         item: S::Item,
     ) -> Result<impl Future<Output = Result<S::Reply, Refusal>> + use<S>, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.0
-            .try_send((item, reply))
-            .map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => Refusal::Full,
-                mpsc::error::TrySendError::Closed(_) => Refusal::Closed,
-            })?;
+        let (entry, answer) = Entry::new(item);
+        self.0.try_send(entry).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Refusal::Full,
+            mpsc::error::TrySendError::Closed(_) => Refusal::Closed,
+        })?;
         Ok(async move {
             answer
                 .await
@@ -104,14 +135,30 @@ impl<S: Statement> Queue<S> {
 
     /// As [`Queue::hand_in`], and waits for a place.
     pub async fn submit(&self, item: S::Item) -> Result<S::Reply, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.0
-            .send((item, reply))
-            .await
-            .map_err(|_| Refusal::Closed)?;
+        let (entry, answer) = Entry::new(item);
+        self.0.send(entry).await.map_err(|_| Refusal::Closed)?;
         answer
             .await
             .unwrap_or(Err(Refusal::GaveUp { maybe_done: true }))
+    }
+
+    /// For looking at how full it is.
+    pub fn gauge(&self) -> Fullness<S> {
+        Fullness(self.0.downgrade())
+    }
+}
+
+/// Looks at a queue from outside and does not keep it open.
+#[derive(Debug)]
+pub struct Fullness<S: Statement>(mpsc::WeakSender<Entry<S>>);
+
+impl<S: Statement> Fullness<S> {
+    /// How many items wait and how many could; none of either once the queue is closed.
+    pub fn look(&self) -> (usize, usize) {
+        self.0.upgrade().map_or((0, 0), |queue| {
+            let most = queue.max_capacity();
+            (most - queue.capacity(), most)
+        })
     }
 }
 
@@ -128,6 +175,7 @@ struct Lane<S> {
     session: Session,
     limits: BatchLimits,
     random: Random,
+    meters: BatchMeters,
 }
 
 /// Makes a queue and its batcher. `session` makes a connection for each of the batcher's two lanes.
@@ -136,6 +184,7 @@ pub fn batcher<S: Statement + Clone>(
     session: impl Fn() -> Session,
     limits: BatchLimits,
     random: &Random,
+    meters: &BatchMeters,
 ) -> (Queue<S>, Batcher<S>) {
     let (sender, entries) = mpsc::channel(limits.queue);
     let lane = || Lane {
@@ -143,6 +192,7 @@ pub fn batcher<S: Statement + Clone>(
         session: session(),
         limits,
         random: random.clone(),
+        meters: meters.clone(),
     };
     (
         Queue(sender),
@@ -194,21 +244,24 @@ impl<S: Statement> Lane<S> {
     ) {
         let mut items = Vec::new();
         let mut replies = Vec::new();
-        while let Some((item, reply)) = entries.recv().await {
-            let mut bytes = S::weight(&item);
-            items.push(item);
-            replies.push(reply);
+        while let Some(first) = entries.recv().await {
             // Whoever is about to hand something in goes first; alone, it costs one turn of the scheduler.
             tokio::task::yield_now().await;
-            while items.len() < self.limits.items && bytes < self.limits.bytes {
-                let Ok((item, reply)) = entries.try_recv() else {
-                    break;
-                };
-                bytes += S::weight(&item);
-                items.push(item);
-                replies.push(reply);
+            let now = Instant::now();
+            let mut bytes = 0;
+            let mut next = Some(first);
+            while let Some(entry) = next {
+                let waited = now.saturating_duration_since(entry.handed_in);
+                self.meters.wait.record(waited);
+                bytes += S::weight(&entry.item);
+                items.push(entry.item);
+                replies.push(entry.reply);
+                let is_full = items.len() >= self.limits.items || bytes >= self.limits.bytes;
+                next = (!is_full).then(|| entries.try_recv().ok()).flatten();
             }
-            let deadline = Instant::now() + self.limits.give_up_after;
+            #[expect(clippy::cast_precision_loss, reason = "a batch has few items")]
+            self.meters.size.record(items.len() as f64);
+            let deadline = now + self.limits.give_up_after;
             let settled = self.settle(&items, false, deadline).await;
             for ((item, reply), settled) in items.drain(..).zip(replies.drain(..)).zip(settled) {
                 match settled {

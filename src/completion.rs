@@ -11,7 +11,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::batch::{self, BatchLimits, Batcher, Queue, Refusal, Statement};
+use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Queue, Refusal, Statement};
 use crate::db::session::Session;
 use crate::db::{self, DbError};
 use crate::domain::charge::{Progress, Stage, State};
@@ -88,8 +88,9 @@ impl Completion {
         session: impl Fn() -> Session,
         limits: BatchLimits,
         random: &Random,
+        meters: &BatchMeters,
     ) -> (Self, Batcher<Settle>) {
-        let (queue, batcher) = batch::batcher(&Settle, session, limits, random);
+        let (queue, batcher) = batch::batcher(&Settle, session, limits, random, meters);
         (Self(queue), batcher)
     }
 

@@ -11,6 +11,7 @@ pub mod domain;
 pub mod embedded_postgres;
 pub mod http;
 pub mod intake;
+pub mod meters;
 pub mod provider;
 pub mod random;
 pub mod reconciler;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use metrics::Counter;
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use crate::db::session::Session;
 use crate::db::{self, DbError, Fault, reconcile};
 use crate::domain::ids::ChargeId;
 use crate::domain::request::{ChargeRequest, Instruction, ProviderRules};
+use crate::meters::Meters;
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +36,65 @@ pub struct ReconcilerLimits {
 /// Between two pages of one walk: keeps a walk over small pages from being a loop of statements.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
+/// What is measured of the reconciler.
+#[derive(Clone)]
+pub struct ReconcilerMeters {
+    pages: Counter,
+    pages_failed: Counter,
+    jobs_made: Counter,
+    requests_aligned: Counter,
+    requests_purged: Counter,
+}
+
+impl ReconcilerMeters {
+    pub fn new(meters: &Meters) -> Self {
+        let pages = |result| {
+            meters.counter(
+                "payonce_reconciler_pages_total",
+                "Pages of charges that were walked, or failed and are walked again.",
+                &[("result", result)],
+            )
+        };
+        let repairs = |repair| {
+            meters.counter(
+                "payonce_reconciler_repairs_total",
+                "Where the books did not agree and were repaired: an open charge without a job, a request row that did not \
+                 say what its charge says.",
+                &[("repair", repair)],
+            )
+        };
+        Self {
+            pages: pages("walked"),
+            pages_failed: pages("failed"),
+            jobs_made: repairs("job_made"),
+            requests_aligned: repairs("request_aligned"),
+            requests_purged: meters.counter(
+                "payonce_reconciler_requests_purged_total",
+                "Request rows that were purged after their retention.",
+                &[],
+            ),
+        }
+    }
+
+    fn count(&self, swept: &Result<Swept, DbError>) {
+        match swept {
+            Ok(swept) => {
+                self.pages.increment(1);
+                self.jobs_made.increment(swept.jobs_made);
+                self.requests_aligned.increment(swept.requests_aligned);
+                self.requests_purged.increment(swept.requests_purged);
+            }
+            Err(_) => self.pages_failed.increment(1),
+        }
+    }
+}
+
 pub struct Reconciler {
     session: Session,
     limits: ReconcilerLimits,
     rules: ProviderRules,
     random: Random,
+    meters: ReconcilerMeters,
     cursor: Uuid,
 }
 
@@ -57,12 +113,14 @@ impl Reconciler {
         limits: ReconcilerLimits,
         rules: ProviderRules,
         random: Random,
+        meters: ReconcilerMeters,
     ) -> Self {
         Self {
             session,
             limits,
             rules,
             random,
+            meters,
             cursor: Uuid::nil(),
         }
     }
@@ -78,7 +136,9 @@ impl Reconciler {
                 () = tokio::time::sleep(pause) => {}
             }
             let started = Instant::now();
-            pause = match self.sweep_page().await {
+            let swept = self.sweep_page().await;
+            self.meters.count(&swept);
+            pause = match swept {
                 Ok(swept) if swept.at_the_end => self.interval(),
                 Ok(_) => (started.elapsed() * 9).clamp(
                     SHORTEST_PAUSE.min(self.limits.interval),

@@ -47,6 +47,7 @@ pub struct DevSetup {
     /// 0 for any free port.
     pub port: u16,
     pub simulator_port: u16,
+    pub admin_port: u16,
     pub data_dir: PathBuf,
     /// The file and the environment; what dev itself fixes goes over them.
     pub sources: Sources,
@@ -68,6 +69,7 @@ pub struct Dev {
 pub struct Addresses {
     pub api: SocketAddr,
     pub simulator: SocketAddr,
+    pub admin: Option<SocketAddr>,
     /// With its password.
     pub database: String,
 }
@@ -94,6 +96,10 @@ impl Dev {
                 "http.listen",
                 SocketAddr::from((Ipv4Addr::LOCALHOST, setup.port)).to_string(),
             )
+            .with(
+                "admin.listen",
+                SocketAddr::from((Ipv4Addr::LOCALHOST, setup.admin_port)).to_string(),
+            )
             .with("provider.mode", Mode::Test.as_str())
             .with(
                 "provider.stripe.base_url",
@@ -119,6 +125,7 @@ impl Dev {
         let api = app.api().expect("dev has the role of the API");
         let addresses = Addresses {
             api,
+            admin: app.admin(),
             simulator: simulator_address,
             database,
         };

@@ -4,34 +4,38 @@
 //! the worker stops claiming and lets its calls finish, what it learned is flushed. What a grace cuts short is safe all
 //! the same: what was accepted is in the books, and a lease that nobody gave back runs out.
 
+mod admin;
 pub mod dev;
+mod observer;
 pub mod operate;
 mod pool;
+mod shared;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{self, Batcher, Statement};
+use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
 use crate::completion::{Completion, Settle};
 use crate::config::{Config, DatabaseUrl, Roles};
 use crate::db;
 use crate::db::session::{Durability, Session};
 use crate::domain::api_key::Mode;
-use crate::http::{self, HttpLimits, HttpParts, HttpState, ServerLimits};
-use crate::intake::{Intake, IntakeSettings};
+use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
+use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
+use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
 use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
-use crate::reconciler::{Reconciler, ReconcilerLimits};
+use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::stored::StoreObject;
-use crate::worker::{Worker, WorkerLimits};
+use crate::worker::{Worker, WorkerLimits, WorkerMeters};
+use shared::Shared;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
@@ -41,8 +45,11 @@ pub enum AppError {
     Schema(#[source] db::DbError),
     #[error("the database's schema is older than this release: run `payonce migrate` first")]
     NotMigrated,
-    #[error("{address} can't be listened on")]
+    #[error(
+        "{key} = {address} can't be listened on; each process of a host needs a port of its own"
+    )]
     Listen {
+        key: &'static str,
         address: SocketAddr,
         #[source]
         source: std::io::Error,
@@ -69,6 +76,7 @@ pub struct App {
     tasks: JoinSet<&'static str>,
     shutdown: CancellationToken,
     api: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
 }
 
 impl App {
@@ -85,16 +93,34 @@ impl App {
             tasks: JoinSet::new(),
             shutdown,
             api: None,
+            admin: None,
         };
-        let accepted = Arc::new(Notify::new());
+        let listener = match setup.config.admin.listen {
+            Some(address) => Some(admin::listen("admin.listen", address).await?),
+            None => None,
+        };
+        let shared = Shared {
+            setup: &setup,
+            database,
+            pool: pool::reads(setup.config, database),
+            accepted: Arc::new(Notify::new()),
+            meters: listener
+                .as_ref()
+                .map_or_else(Meters::none, |_| Meters::new()),
+        };
+        let mut observer = shared.observer();
         if setup.roles.api {
-            app.start_api(&setup, database, &accepted).await?;
+            observer.watch_queues(app.start_api(&shared).await?);
         }
         if setup.roles.worker {
-            app.start_worker(&setup, database, accepted)?;
+            observer.watch_breaker(app.start_worker(&shared)?);
         }
         if setup.roles.reconciler {
-            app.start_reconciler(&setup, database);
+            app.start_reconciler(&shared);
+        }
+        if let Some(listener) = listener {
+            let random = setup.random.clone();
+            app.start_admin(listener, observer, shared.readiness(), random);
         }
         Ok(app)
     }
@@ -102,6 +128,11 @@ impl App {
     /// Where the API listens, if this process has it.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api
+    }
+
+    /// Where the operators' interface listens, if it does.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
     }
 
     /// Returns when every task has ended: after `shutdown`, or after one that ended by itself took the others along.
@@ -132,12 +163,8 @@ impl App {
         orderly
     }
 
-    async fn start_api(
-        &mut self,
-        setup: &Setup<'_>,
-        database: &DatabaseUrl,
-        accepted: &Arc<Notify>,
-    ) -> Result<(), AppError> {
+    async fn start_api(&mut self, shared: &Shared<'_>) -> Result<Vec<Fullness<Accept>>, AppError> {
+        let setup = shared.setup;
         let config = setup.config;
         let settings = IntakeSettings {
             live: config.provider.mode == Mode::Live,
@@ -145,14 +172,17 @@ impl App {
             batchers: config.intake.batchers,
             limits: config.intake.batch_limits(),
         };
-        let session = session_maker(config, database, Durability::Durable);
-        let (intake, batchers) = Intake::new(settings, session, accepted, &setup.random);
+        let session = session_maker(config, shared.database, Durability::Durable);
+        let meters = IntakeMeters::new(&shared.meters);
+        let (intake, batchers) =
+            Intake::new(settings, session, &shared.accepted, &setup.random, &meters);
+        let queues = intake.gauges();
         for batcher in batchers {
             self.start_batcher(batcher);
         }
         let state = HttpState::new(HttpParts {
             intake,
-            pool: pool::reads(config, database),
+            pool: shared.pool.clone(),
             rules: RULES,
             live: settings.live,
             dev: setup.dev,
@@ -168,11 +198,9 @@ impl App {
                 intake_wait: config.http.acceptance_timeout,
                 database_wait: config.database.connect_timeout,
             },
+            meters: HttpMeters::new(&shared.meters),
         });
-        let address = config.http.listen;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| AppError::Listen { address, source })?;
+        let listener = admin::listen("http.listen", config.http.listen).await?;
         self.api = listener.local_addr().ok();
         let limits = ServerLimits {
             connections: config.http.max_connections,
@@ -184,21 +212,18 @@ impl App {
             http::serve(listener, router, limits, shutdown).await;
             "http"
         });
-        Ok(())
+        Ok(queues)
     }
 
-    fn start_worker(
-        &mut self,
-        setup: &Setup<'_>,
-        database: &DatabaseUrl,
-        wake: Arc<Notify>,
-    ) -> Result<(), AppError> {
+    fn start_worker(&mut self, shared: &Shared<'_>) -> Result<Arc<Breaker>, AppError> {
+        let (setup, database) = (shared.setup, shared.database);
         let (config, random) = (setup.config, &setup.random);
         let Parts {
             executor,
             storing,
             completing,
-        } = executor(config, database, random)?;
+        } = executor(config, database, random, WorkerMeters::new(&shared.meters))?;
+        let breaker = Arc::clone(&executor.breaker);
         self.start_batcher(storing);
         self.start_batcher(completing);
         let limits = WorkerLimits {
@@ -210,16 +235,18 @@ impl App {
             grace: config.http.shutdown_grace,
         };
         let claims = session_maker(config, database, Durability::Lease)();
+        let wake = shared.accepted.clone();
         let worker = Worker::new(executor, claims, limits, wake, random.clone());
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(async move {
             worker.run(shutdown).await;
             "worker"
         });
-        Ok(())
+        Ok(breaker)
     }
 
-    fn start_reconciler(&mut self, setup: &Setup<'_>, database: &DatabaseUrl) {
+    fn start_reconciler(&mut self, shared: &Shared<'_>) {
+        let (setup, database) = (shared.setup, shared.database);
         let config = setup.config;
         let limits = ReconcilerLimits {
             threshold: config.reconciler.threshold,
@@ -228,7 +255,8 @@ impl App {
             retention: config.idempotency.retention,
         };
         let session = session_maker(config, database, Durability::Durable)();
-        let reconciler = Reconciler::new(session, limits, RULES, setup.random.clone());
+        let meters = ReconcilerMeters::new(&shared.meters);
+        let reconciler = Reconciler::new(session, limits, RULES, setup.random.clone(), meters);
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(async move {
             reconciler.run(shutdown).await;
@@ -252,11 +280,17 @@ struct Parts {
     completing: Batcher<Settle>,
 }
 
-fn executor(config: &Config, database: &DatabaseUrl, random: &Random) -> Result<Parts, AppError> {
+fn executor(
+    config: &Config,
+    database: &DatabaseUrl,
+    random: &Random,
+    meters: WorkerMeters,
+) -> Result<Parts, AppError> {
     let durable = session_maker(config, database, Durability::Durable);
     let limits = config.worker.batch_limits();
-    let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random);
-    let (completion, completing) = Completion::new(&durable, limits, random);
+    let unmeasured = BatchMeters::none();
+    let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
+    let (completion, completing) = Completion::new(&durable, limits, random, &meters.completion);
     let executor = Executor {
         provider: Arc::new(stripe(config)?),
         store,
@@ -273,6 +307,7 @@ fn executor(config: &Config, database: &DatabaseUrl, random: &Random) -> Result<
             completion_timeout: config.worker.completion_timeout,
         },
         random: random.clone(),
+        meters,
     };
     Ok(Parts {
         executor,
@@ -294,6 +329,9 @@ pub async fn serve(
         random: Random::from_os(),
     };
     let app = App::start(setup, shutdown).await?;
+    if let Some(address) = app.admin() {
+        tracing::info!(admin.address = %address, "listening for operators");
+    }
     if let Some(address) = app.api() {
         tracing::info!(http.address = %address, "listening");
     }

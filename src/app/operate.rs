@@ -8,8 +8,10 @@ use crate::batch::{Batcher, Statement};
 use crate::config::Config;
 use crate::db::claim::Claimed;
 use crate::domain::outcome::operator::Decision;
+use crate::meters::Meters;
 use crate::provider::stripe::Stripe;
 use crate::random::Random;
+use crate::worker::WorkerMeters;
 use crate::worker::executor::Executor;
 use crate::worker::resolve::Resolved;
 
@@ -22,11 +24,12 @@ impl Desk {
     /// Must be made before a job is held: what is wrong with the configuration shows here.
     pub fn open(config: &Config, random: &Random) -> Result<Self, AppError> {
         let database = config.database.url.as_ref().ok_or(AppError::NoDatabase)?;
+        let unmeasured = WorkerMeters::new(&Meters::none());
         let Parts {
             executor,
             storing,
             completing,
-        } = executor(config, database, random)?;
+        } = executor(config, database, random, unmeasured)?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);

@@ -27,6 +27,9 @@ pub struct DevOptions {
     /// The port of the simulator; a free one if left out.
     #[arg(long, value_name = "N")]
     pub simulator_port: Option<u16>,
+    /// The port of the operators' interface, with the metrics; a free one, not shown, if left out.
+    #[arg(long, value_name = "N")]
+    pub admin_port: Option<u16>,
 }
 
 pub(super) async fn run(options: DevOptions) -> anyhow::Result<()> {
@@ -37,6 +40,7 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let setup = DevSetup {
         port: options.port,
         simulator_port: options.simulator_port.unwrap_or(0),
+        admin_port: options.admin_port.unwrap_or(0),
         data_dir: options.data_dir.clone(),
         sources,
         notice: |text| output::message(text),
@@ -74,12 +78,16 @@ fn hinted(error: DevError) -> anyhow::Error {
 }
 
 fn welcome(at: &Addresses, options: &DevOptions) -> String {
+    let asked = options.admin_port.and(at.admin);
+    let admin = asked.map_or_else(String::new, |admin| {
+        format!("Operators  http://{admin}   (metrics at /metrics)\n")
+    });
     format!(
         "payonce is ready.\n\
          \n\
          API        http://{api}   (document at /openapi.json)\n\
          Simulator  http://{simulator}   (its ledger at /_sim/charges)\n\
-         Database   {database}\n\
+         {admin}Database   {database}\n\
          Data       {data}\n\
          \n\
          Try it:\n\

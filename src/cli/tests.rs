@@ -23,6 +23,7 @@ fn dev_has_the_published_defaults() {
             port: 8080,
             data_dir: ".payonce".into(),
             simulator_port: None,
+            admin_port: None,
         }
     );
 }

@@ -122,6 +122,7 @@ fn all(config: &Config) -> Faults {
     let mut faults = Faults::default();
     database(config, &mut faults);
     http(config, &mut faults);
+    admin(config, &mut faults);
     intake(config, &mut faults);
     lease(config, &mut faults);
     worker(config, &mut faults);
@@ -177,17 +178,22 @@ fn http(config: &Config, faults: &mut Faults) {
         ("http.acceptance_timeout", http.acceptance_timeout),
         ("http.request_timeout", http.request_timeout),
     );
+}
+
+fn admin(config: &Config, faults: &mut Faults) {
+    let listen = config.http.listen;
     faults.unless(
-        http.listen != config.admin.listen || http.listen.port() == 0,
+        config.admin.listen != Some(listen) || listen.port() == 0,
         || {
             ConfigError::new(
                 "admin.listen",
                 "http.listen is the same address",
                 "give each its own port",
             )
-            .with_value(config.admin.listen)
+            .with_value(listen)
         },
     );
+    faults.some_time("admin.books_interval", config.admin.books_interval);
 }
 
 fn intake(config: &Config, faults: &mut Faults) {

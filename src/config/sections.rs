@@ -41,7 +41,11 @@ pub struct Http {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    pub listen: SocketAddr,
+    /// `None` for no admin listener, and nothing measured.
+    #[serde(deserialize_with = "values::listener")]
+    pub listen: Option<SocketAddr>,
+    #[serde(with = "span")]
+    pub books_interval: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -64,6 +64,26 @@ fn the_environment_wins_over_the_file_and_the_file_over_the_defaults() {
 }
 
 #[test]
+fn the_admin_listener_can_be_moved_and_turned_off() {
+    let listen = |value| {
+        load(&[("PAYONCE__ADMIN__LISTEN", value)]).map(|config| {
+            let shown = config.effective();
+            (config.admin.listen, shown)
+        })
+    };
+    let (moved, shown) = listen("[::1]:2").unwrap();
+    assert_eq!(moved, Some("[::1]:2".parse().unwrap()));
+    assert!(shown.contains("admin.listen = \"[::1]:2\""));
+    for off in ["off", ""] {
+        let (none, shown) = listen(off).unwrap();
+        assert_eq!(none, None);
+        assert!(shown.contains("admin.listen = \"\""), "{shown}");
+    }
+    let error = listen("9090").unwrap_err().to_string();
+    assert!(error.contains("admin.listen"), "{error}");
+}
+
+#[test]
 fn our_own_variable_wins_over_the_common_one() {
     let common = ("DATABASE_URL", "postgres://a@common/x");
     let own = ("PAYONCE__DATABASE__URL", "postgres://a@own/x");
@@ -282,6 +302,10 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
     (
         &[("PAYONCE__HTTP__LISTEN", "127.0.0.1:9090")],
         "admin.listen",
+    ),
+    (
+        &[("PAYONCE__ADMIN__BOOKS_INTERVAL", "0s")],
+        "admin.books_interval",
     ),
     (
         &[("PAYONCE__IDEMPOTENCY__RETENTION", "23h")],

@@ -1,6 +1,7 @@
 //! The types of single values: read from text, shown as text, and secrets never shown.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -141,6 +142,21 @@ pub(super) fn database_url<'de, D: Deserializer<'de>>(
         return Ok(None);
     }
     text.parse().map(Some).map_err(de::Error::custom)
+}
+
+/// An address to listen on, or `off`.
+pub(super) fn listener<'de, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(value)?;
+    if text.is_empty() || text == "off" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        de::Error::custom(format_args!(
+            "`{text}` is neither an address with a port nor off"
+        ))
+    })
 }
 
 /// Durations with their unit.

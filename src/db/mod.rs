@@ -3,6 +3,7 @@
 
 pub mod api_keys;
 pub mod attempt;
+pub mod books;
 pub mod cancel;
 pub mod charge_events;
 pub mod charge_lists;

@@ -90,9 +90,13 @@ pub async fn make_job(
             SELECT id, version, 'job_made', 'reconciler', 'the charge was open and had no job'
             FROM charge
         )
-        INSERT INTO outbox (kind, charge_id, payload_version, payload)
-        SELECT 'charge', id, $3, $4
+        INSERT INTO outbox (kind, charge_id, payload_version, payload, unclear_since)
+        SELECT
+            'charge', charge.id, $3, $4,
+            -- As the charge was before this statement.
+            CASE charges.stage WHEN 'requires_reconciliation' THEN charges.updated_at END
         FROM charge
+        JOIN charges ON charges.id = charge.id
         RETURNING id
         "#,
         charge,

@@ -29,7 +29,19 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let (principal, key) = match admit(&state, &head.headers).await {
+    let taken = take_in(&state, &head.headers, body).await;
+    let meters = &state.parts().meters;
+    match &taken {
+        // Counted by intake, also when nobody waits for the answer.
+        Ok(accepted) if accepted.is_new => {}
+        Ok(_) => meters.replayed(),
+        Err(error) => meters.refused(error),
+    }
+    accepted_response(&state, &head.headers, taken?).await
+}
+
+async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<Accepted, ApiError> {
+    let (principal, key) = match admit(state, headers).await {
         Ok(admitted) => admitted,
         Err(refusal) => {
             read_body::discard(body).await;
@@ -38,13 +50,12 @@ pub(super) async fn create(
     };
     let body = read_body::read(body, state.parts().limits.body_read).await?;
     let Parsed { draft, faults } = body::parse(&body)?;
-    let accepted = match judge(draft, faults, &state)? {
-        Judged::Good(request) => submit(&state, principal.merchant, key, request).await?,
+    match judge(draft, faults, state)? {
+        Judged::Good(request) => submit(state, principal.merchant, key, request).await,
         Judged::Refused(draft, violations) => {
-            replay_or_refuse(&state, principal.merchant, &key, &draft, violations).await?
+            replay_or_refuse(state, principal.merchant, &key, &draft, violations).await
         }
-    };
-    accepted_response(&state, &head.headers, accepted).await
+    }
 }
 
 /// 202 for the request that made the charge, 200 for every other; the body is the charge as it stands.

@@ -17,6 +17,7 @@ use futures_util::FutureExt;
 use tower::{Layer, Service};
 
 use super::code::Code;
+use super::meters::HttpMeters;
 use super::problem::{ApiError, Unwritten};
 use super::request_id;
 use crate::random::Random;
@@ -24,9 +25,11 @@ use crate::random::Random;
 /// The longest request target: room for any query of this API, and small enough to keep out of a log.
 pub(super) const MOST_URI_LENGTH: usize = 8192;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct EdgeLayer {
     pub(super) random: Random,
+    /// Absent where nobody's requests are counted.
+    pub(super) meters: Option<HttpMeters>,
 }
 
 impl<S> Layer<S> for EdgeLayer {
@@ -36,14 +39,16 @@ impl<S> Layer<S> for EdgeLayer {
         Edge {
             inner,
             random: self.random.clone(),
+            meters: self.meters.clone(),
         }
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Edge<S> {
     inner: S,
     random: Random,
+    meters: Option<HttpMeters>,
 }
 
 impl<S> Service<Request> for Edge<S>
@@ -63,6 +68,7 @@ where
         let id = request_id::request_id(request.headers(), &self.random);
         let path = request.uri().path();
         let private = path == "/v1" || path.starts_with("/v1/");
+        let counted = self.meters.clone().map(|meters| (meters, route(path)));
         let told = tracing::enabled!(tracing::Level::DEBUG).then(|| Told::of(&request));
         let too_long = request
             .uri()
@@ -81,6 +87,9 @@ where
             };
             if response.status().is_client_error() || response.status().is_server_error() {
                 response = as_problem(response, &id);
+            }
+            if let Some((meters, route)) = counted {
+                meters.answered(route, response.status());
             }
             if let Some(told) = told {
                 told.log(&id, response.status());
@@ -119,6 +128,22 @@ impl Told {
         );
     }
 }
+
+/// Every answer of [`route`].
+pub(super) const ROUTES: &[&str] = &[
+    "/v1/charges",
+    "/v1/charges/{id}",
+    "/v1/charges/{id}/cancel",
+    "/v1/charges/{id}/timeline",
+    "/v1/policy",
+    "/docs",
+    "/docs/style.css",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/problems/{code}",
+    "unknown",
+];
 
 /// The route of a path; a path as it came could hold anything.
 fn route(path: &str) -> &'static str {

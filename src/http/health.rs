@@ -1,7 +1,11 @@
 //! Whether the process lives, and whether it can serve.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{HeaderName, header};
+
+use sqlx::PgPool;
 
 use super::HttpState;
 use super::problem::ApiError;
@@ -16,23 +20,38 @@ pub(super) async fn alive() -> Fixed {
     (JSON, "{\"status\":\"ok\"}\n")
 }
 
-/// Ready when the database answers and has at least the migrations that this release was built with; a newer schema
-/// is fine, because migrations only ever extend it.
 pub(super) async fn ready(State(state): State<HttpState>) -> Result<Fixed, ApiError> {
-    let parts = state.parts();
-    let asked = tokio::time::timeout(parts.limits.database_wait, async {
-        let mut connection = parts.pool.acquire().await?;
-        db::schema::applied_version(&mut connection).await
-    })
-    .await;
-    match asked {
-        Ok(Ok(Some(version))) if version >= parts.schema_version => {
-            Ok((JSON, "{\"status\":\"ready\"}\n"))
+    state.parts().readiness().answer().await
+}
+
+/// What it takes to be ready.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    pub pool: PgPool,
+    /// The newest migration that this release was built with.
+    pub schema_version: i64,
+    /// How long the database may take to answer.
+    pub wait: Duration,
+}
+
+impl Readiness {
+    /// Ready when the database answers and has at least the migrations that this release was built with; a newer schema
+    /// is fine, because migrations only ever extend it.
+    pub(super) async fn answer(&self) -> Result<Fixed, ApiError> {
+        let asked = tokio::time::timeout(self.wait, async {
+            let mut connection = self.pool.acquire().await?;
+            db::schema::applied_version(&mut connection).await
+        })
+        .await;
+        match asked {
+            Ok(Ok(Some(version))) if version >= self.schema_version => {
+                Ok((JSON, "{\"status\":\"ready\"}\n"))
+            }
+            Ok(Ok(_)) => Err(ApiError::not_migrated()),
+            Ok(Err(error)) if is_absent_table(&error) => Err(ApiError::not_migrated()),
+            Ok(Err(error)) => Err(ApiError::unavailable().with_source(error)),
+            Err(_) => Err(ApiError::unavailable()),
         }
-        Ok(Ok(_)) => Err(ApiError::not_migrated()),
-        Ok(Err(error)) if is_absent_table(&error) => Err(ApiError::not_migrated()),
-        Ok(Err(error)) => Err(ApiError::unavailable().with_source(error)),
-        Err(_) => Err(ApiError::unavailable()),
     }
 }
 

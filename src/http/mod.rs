@@ -4,6 +4,7 @@
 //! [`crate::db`]. If the process dies between a commit and its answer, the client sends the same request again and is
 //! answered as a duplicate.
 
+mod admin;
 mod auth;
 mod body;
 mod cancel;
@@ -18,6 +19,7 @@ mod headers;
 mod health;
 mod json;
 pub mod limits;
+mod meters;
 pub mod openapi;
 mod openapi_reads;
 pub mod policy;
@@ -43,9 +45,12 @@ use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use admin::admin_router;
 pub use charge_body::{ChargeBody, CreateCharge};
 pub use code::Code;
+pub use health::Readiness;
 pub use limits::HttpLimits;
+pub use meters::HttpMeters;
 pub use problem::Problem;
 pub use server::{ServerLimits, serve};
 
@@ -72,8 +77,19 @@ pub struct HttpParts {
     pub schema_version: i64,
     pub random: Random,
     pub limits: HttpLimits,
+    pub meters: HttpMeters,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,
+}
+
+impl HttpParts {
+    pub fn readiness(&self) -> Readiness {
+        Readiness {
+            pool: self.pool.clone(),
+            schema_version: self.schema_version,
+            wait: self.limits.database_wait,
+        }
+    }
 }
 
 /// [`HttpParts`] in use; a clone is one counter.
@@ -127,7 +143,10 @@ impl HttpState {
 
 /// All routes of the public listener.
 pub fn router(state: HttpState) -> Router {
-    let random = state.parts().random.clone();
+    let edge = edge::EdgeLayer {
+        random: state.parts().random.clone(),
+        meters: Some(state.parts().meters.clone()),
+    };
     Router::new()
         .route("/v1/charges", post(charges::create).get(charge_list::list))
         .route("/v1/charges/{id}", get(charges::show))
@@ -143,7 +162,7 @@ pub fn router(state: HttpState) -> Router {
         .method_not_allowed_fallback(other_method)
         .fallback(nothing_here)
         .with_state(state)
-        .layer(edge::EdgeLayer { random })
+        .layer(edge)
 }
 
 /// The committed document, byte for byte.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use metrics::Counter;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -44,11 +45,23 @@ pub enum Fate {
     },
 }
 
+impl Fate {
+    /// Whether the submission itself made the charge.
+    fn is_new(&self) -> bool {
+        match self {
+            Self::Created { .. } => true,
+            Self::Found { ours, .. } => *ours,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Accept {
     pub(super) live: bool,
     pub(super) provider: &'static str,
     pub(super) accepted: Arc<Notify>,
+    /// Counts the charges made, whether or not anybody still waits for the answer.
+    pub(super) counted: Counter,
 }
 
 impl Statement for Accept {
@@ -70,10 +83,13 @@ impl Statement for Accept {
             self.insert(connection, &missing, &mut fates).await?;
             missing.retain(|entry| !fates.contains_key(&entry.charge_id));
             if missing.is_empty() {
-                return Ok(items
+                let fates: Vec<Fate> = items
                     .iter()
                     .map(|entry| self.fate_of(entry, &fates))
-                    .collect());
+                    .collect();
+                let made = fates.iter().filter(|fate| fate.is_new()).count();
+                self.counted.increment(made as u64);
+                return Ok(fates);
             }
         }
         Err(DbError::WinnersVanish)

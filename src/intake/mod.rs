@@ -4,12 +4,13 @@
 //! commits, nothing is stored and nobody was answered; if it dies after, the client's retry finds its charge.
 
 mod batcher;
+pub mod meters;
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::batch::{self, BatchLimits, Batcher, Queue, Refusal};
+use crate::batch::{self, BatchLimits, Batcher, Fullness, Queue, Refusal};
 use crate::db::session::Session;
 use crate::domain::charge::{Charge, Progress};
 use crate::domain::idempotency::{Fingerprint, IdempotencyKey};
@@ -18,6 +19,7 @@ use crate::domain::request::{ChargeRequest, Draft};
 use crate::random::Random;
 pub use batcher::Accept;
 use batcher::{Entry, Fate};
+pub use meters::IntakeMeters;
 
 /// A valid request, on its way to the books.
 #[derive(Clone, Debug)]
@@ -79,14 +81,19 @@ impl Intake {
         session: impl Fn() -> Session,
         accepted: &Arc<Notify>,
         random: &Random,
+        meters: &IntakeMeters,
     ) -> (Self, Vec<Batcher<Accept>>) {
         let statement = Accept {
             live: settings.live,
             provider: settings.provider,
             accepted: accepted.clone(),
+            counted: meters.accepted.clone(),
         };
         let (queues, batchers) = (0..settings.batchers.max(1))
-            .map(|_| batch::batcher(&statement, &session, settings.limits, random))
+            .map(|_| {
+                let limits = settings.limits;
+                batch::batcher(&statement, &session, limits, random, &meters.batch)
+            })
             .unzip();
         let intake = Self {
             queues,
@@ -95,6 +102,11 @@ impl Intake {
             provider: settings.provider,
         };
         (intake, batchers)
+    }
+
+    /// For looking at how full each batcher's queue is.
+    pub fn gauges(&self) -> Vec<Fullness<Accept>> {
+        self.queues.iter().map(Queue::gauge).collect()
     }
 
     /// Hands a submission in and waits for what became of it. It is on its way once this was polled, whether or not

@@ -72,6 +72,11 @@ impl Breaker {
         }
     }
 
+    pub fn is_open(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.next_probe.is_some()
+    }
+
     /// Gives a probe back that found nothing to do.
     pub fn probe_unused(&self, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::breaker::{Breaker, Change};
+use super::meters::WorkerMeters;
 use super::stored::{Start, Started, StoreObject};
 use crate::batch::{Queue, Refusal};
 use crate::completion::{Completion, Ending, Hold, Settled, Settlement};
@@ -45,6 +46,7 @@ pub struct Executor<P> {
     pub breaker: Arc<Breaker>,
     pub limits: ExecutorLimits,
     pub random: Random,
+    pub meters: WorkerMeters,
 }
 
 /// How a run ended; for the loop and for tests.
@@ -64,6 +66,7 @@ pub(super) struct Run<'a> {
     asked: Asked,
     claimed_at: OffsetDateTime,
     created_at: OffsetDateTime,
+    began: Instant,
     /// Until when calls may still begin: set before the claim, so that a lease can't be shorter than it seems.
     deadline: Instant,
     cancel_requested: bool,
@@ -113,6 +116,7 @@ impl<'a> Run<'a> {
             instruction,
             claimed_at: claimed.claimed_at,
             created_at: claimed.created_at,
+            began: Instant::now(),
             deadline,
             cancel_requested: claimed.cancel_requested,
             canceling: None,
@@ -189,6 +193,7 @@ impl<P: Provider> Executor<P> {
                 };
                 return self.settle(run.hold, ending).await;
             }
+            let asked_at = Instant::now();
             let (phase, reply) = match call {
                 Call::Find(since) => match self.find(&run, since).await {
                     Ok(next) => {
@@ -216,6 +221,7 @@ impl<P: Provider> Executor<P> {
                 Call::Read(ref id) => (Phase::Read, self.provider.read(id).await),
                 Call::Cancel(ref id) => (Phase::Cancel, self.provider.cancel(id).await),
             };
+            self.meters.call(phase, &reply.answer, asked_at.elapsed());
             self.learn(&run, phase, &reply);
             let step = Self::decide(&mut run, phase, reply);
             call = match self.take(&mut run, phase, step).await {
@@ -478,7 +484,14 @@ impl<P: Provider> Executor<P> {
             }
             Err(_) => Ending::Discard,
         };
-        Next::Ended(self.settle(run.hold, ending).await)
+        let finishes = matches!(ending, Ending::Finish { .. });
+        let ran = self.settle(run.hold, ending).await;
+        if finishes && matches!(ran, Ran::Settled(Settled::Applied)) {
+            // The database's clock up to the claim, this process's from there.
+            let before = Duration::try_from(run.claimed_at - run.created_at).unwrap_or_default();
+            self.meters.certainty.record(before + run.began.elapsed());
+        }
+        Next::Ended(ran)
     }
 
     async fn wait(

@@ -6,6 +6,7 @@
 
 pub mod breaker;
 pub mod executor;
+mod meters;
 pub mod resolve;
 pub mod stored;
 
@@ -27,6 +28,7 @@ use crate::provider::Provider;
 use crate::random::Random;
 use breaker::Allowance;
 use executor::Executor;
+pub use meters::WorkerMeters;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
@@ -135,6 +137,7 @@ impl<P: Provider> Worker<P> {
                 return Begun::Unavailable;
             }
         };
+        self.executor.meters.claims.increment(claimed.len() as u64);
         if claimed.is_empty() {
             if probe {
                 self.executor.breaker.probe_unused(Instant::now());
@@ -170,6 +173,7 @@ impl<P: Provider> Worker<P> {
         {
             Ok(0) => {}
             Ok(count) => {
+                self.executor.meters.leases_expired.increment(count);
                 tracing::warn!(
                     code = "leases_expired",
                     count,
@@ -236,6 +240,7 @@ async fn run<P: Provider>(
 ) {
     let charge = job.charge;
     let ran = executor.run(job, deadline).await;
+    executor.meters.ran(&ran);
     tracing::debug!(charge.id = %charge, ?ran, "a run ended");
     drop(permit);
 }

@@ -22,6 +22,7 @@ mod jobs;
 mod list_plans;
 mod lists;
 mod main_path;
+mod metrics;
 mod operator;
 mod provider_answers;
 mod provider_faults;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use payonce::db::session::{Durability, Session};
+use payonce::meters::Meters;
 use payonce::provider::stripe::currency::RULES;
 use payonce::random::Random;
-use payonce::reconciler::{Reconciler, ReconcilerLimits, Swept};
+use payonce::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters, Swept};
 
 use crate::support::books::uuid_of;
 use crate::support::service::API;
@@ -26,7 +27,8 @@ fn by_hand(service: &TestService, seed: u64) -> Reconciler {
         config.database.session_limits(),
         Durability::Durable,
     );
-    Reconciler::new(session, limits, RULES, Random::from_seed(seed))
+    let meters = ReconcilerMeters::new(&Meters::none());
+    Reconciler::new(session, limits, RULES, Random::from_seed(seed), meters)
 }
 
 /// Walks all charges once.

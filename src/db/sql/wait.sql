@@ -35,7 +35,11 @@ jobs AS (
         lease_token = NULL,
         lease_until = NULL,
         run_at = now() + input.delay,
-        last_error = input.error
+        last_error = input.error,
+        unclear_since = CASE
+            WHEN NOT input.changes THEN outbox.unclear_since
+            WHEN input.stage = 'requires_reconciliation' THEN COALESCE(outbox.unclear_since, now())
+        END
     FROM input
     WHERE outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token

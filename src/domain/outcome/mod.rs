@@ -529,6 +529,32 @@ impl Answer {
         }
     }
 
+    /// Every [`Answer::word`].
+    pub const WORDS: &'static [&'static str] = &[
+        "requires_confirmation",
+        "requires_payment_method",
+        "requires_action",
+        "processing",
+        "requires_capture",
+        "succeeded",
+        "canceled",
+        "unknown_status",
+        "refused",
+        "not_sent",
+        "rate_limited",
+        "denied",
+        "not_found",
+        "rejected",
+        "timeout",
+        "connection_lost",
+        "server_error",
+        "key_in_use",
+        "idempotency_error",
+        "unexpected_state",
+        "unreadable_answer",
+        "redirect",
+    ];
+
     /// In a word, for logs, events and `last_error`.
     pub fn word(&self) -> &'static str {
         match self {

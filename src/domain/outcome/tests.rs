@@ -148,6 +148,50 @@ fn a_success_of_another_amount_currency_or_stamp_is_a_discrepancy_and_completes_
 }
 
 #[test]
+fn every_answer_has_its_word_in_the_list() {
+    let unclear = UNCLEAR.map(|reason| Answer::Unclear {
+        reason,
+        replayed: false,
+    });
+    let objects = [
+        ObjectStatus::RequiresConfirmation,
+        ObjectStatus::RequiresPaymentMethod,
+        ObjectStatus::RequiresAction,
+        ObjectStatus::Processing,
+        ObjectStatus::RequiresCapture,
+        ObjectStatus::Succeeded,
+        ObjectStatus::Canceled,
+        ObjectStatus::Unknown,
+    ]
+    .map(|status| Answer::Object {
+        object: object(status),
+        replayed: false,
+    });
+    let others = [
+        Answer::Refused {
+            failure: failure("declined", "", Advice::TryAgainLater),
+            replayed: false,
+        },
+        Answer::NotSent,
+        Answer::RateLimited { retry_after: None },
+        Answer::Denied,
+        Answer::NotFound,
+        Answer::Rejected {
+            detail: String::new(),
+        },
+    ];
+    let words: std::collections::HashSet<_> = unclear
+        .iter()
+        .chain(&objects)
+        .chain(&others)
+        .map(Answer::word)
+        .collect();
+    let listed: std::collections::HashSet<_> = Answer::WORDS.iter().copied().collect();
+    assert_eq!(listed.len(), Answer::WORDS.len());
+    assert_eq!(words, listed);
+}
+
+#[test]
 fn an_object_that_is_not_the_one_we_asked_for_is_never_executed() {
     let other = Object {
         amount: 1,

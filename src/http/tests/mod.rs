@@ -26,7 +26,8 @@ use crate::domain::charge::{Charge, Progress};
 use crate::domain::idempotency::Fingerprint;
 use crate::domain::ids::{ChargeId, MerchantId};
 use crate::domain::request::Draft;
-use crate::intake::{Accept, IntakeError, IntakeSettings, Verdict};
+use crate::intake::{Accept, IntakeError, IntakeMeters, IntakeSettings, Verdict};
+use crate::meters::Meters;
 
 const GOOD: &str = r#"{"amount":1999,"currency":"usd","payment_method":"pm_card_visa"}"#;
 
@@ -52,7 +53,13 @@ impl Rig {
             batchers: 1,
             limits,
         };
-        let (intake, batchers) = Intake::new(settings, nowhere, &Arc::default(), &random);
+        let (intake, batchers) = Intake::new(
+            settings,
+            nowhere,
+            &Arc::default(),
+            &random,
+            &IntakeMeters::new(&Meters::none()),
+        );
         let state = HttpState::new(HttpParts {
             intake,
             // Nobody listens at port 1.
@@ -71,6 +78,7 @@ impl Rig {
             schema_version: 1,
             random,
             closing: CancellationToken::new(),
+            meters: HttpMeters::new(&Meters::none()),
             limits: HttpLimits {
                 intake_wait: Duration::from_millis(200),
                 body_read: Duration::from_millis(200),
@@ -124,6 +132,7 @@ impl Rig {
         let router = Router::new().route("/v1/charges", route);
         let router = router.layer(edge::EdgeLayer {
             random: Random::from_seed(7),
+            meters: None,
         });
         router
             .oneshot(self.post().body(Body::from(GOOD)).unwrap())

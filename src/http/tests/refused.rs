@@ -196,7 +196,10 @@ async fn a_panic_is_an_internal_problem_that_tells_nothing() {
     let random = Random::from_seed(7);
     let router = Router::new()
         .route("/v1/panic", get(|| async { panic!("secret") as () }))
-        .layer(edge::EdgeLayer { random });
+        .layer(edge::EdgeLayer {
+            random,
+            meters: None,
+        });
     let request = Request::get("/v1/panic").header("x-request-id", "mine");
     let response = router.oneshot(request.body(Body::empty()).unwrap()).await;
     let (status, problem) = problem_of(response.unwrap()).await;

@@ -15,7 +15,8 @@ use payonce::db::session::{Durability, Session};
 use payonce::domain::idempotency::{Fingerprint, IdempotencyKey};
 use payonce::domain::ids::ChargeId;
 use payonce::domain::request::{ChargeRequest, Draft};
-use payonce::intake::{Intake, IntakeError, IntakeSettings, Submission, Verdict};
+use payonce::intake::{Intake, IntakeError, IntakeMeters, IntakeSettings, Submission, Verdict};
+use payonce::meters::Meters;
 use payonce::provider::stripe::currency::RULES;
 use payonce::random::Random;
 use serde_json::Value;
@@ -151,7 +152,9 @@ impl TestService {
             )
         };
         let accepted = Arc::new(Notify::new());
-        let (intake, batchers) = Intake::new(settings, session, &accepted, &Random::from_os());
+        let meters = IntakeMeters::new(&Meters::none());
+        let (intake, batchers) =
+            Intake::new(settings, session, &accepted, &Random::from_os(), &meters);
         for batcher in batchers {
             tokio::spawn(batcher.run());
         }

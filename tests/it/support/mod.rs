@@ -8,6 +8,7 @@ pub mod database_proxy;
 pub mod ledger;
 pub mod process;
 pub mod provider_proxy;
+pub mod scrape;
 pub mod service;
 
 pub use client::charge_body;

@@ -46,6 +46,8 @@ pub struct TestService {
 /// The service running in this process.
 pub struct Running {
     pub client: Client,
+    /// Where the operators' interface listens, unless it is off.
+    pub admin: Option<SocketAddr>,
     shutdown: CancellationToken,
     ended: JoinHandle<bool>,
 }
@@ -117,6 +119,9 @@ impl TestService {
         vec![
             ("database.url", self.database_url.clone()),
             ("http.listen", "127.0.0.1:0".to_owned()),
+            ("admin.listen", "127.0.0.1:0".to_owned()),
+            // Each scrape sees the books as they are.
+            ("admin.books_interval", "1ms".to_owned()),
             ("http.shutdown_grace", "10s".to_owned()),
             ("provider.mode", "test".to_owned()),
             ("provider.stripe.base_url", self.ledger.base_url()),
@@ -168,9 +173,11 @@ impl TestService {
         };
         let app = App::start(setup, shutdown.clone()).await.unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let admin = app.admin();
         let client = Client::new(app.api().unwrap_or(nowhere), &self.token);
         Running {
             client,
+            admin,
             shutdown,
             ended: tokio::spawn(app.ended()),
         }

@@ -1,0 +1,245 @@
+//! What is looked at when somebody scrapes, and not before: queues, the pool, the breaker, the books.
+//!
+//! The books are asked by one bounded statement and at most once an interval, however many scrape. When they can't be
+//! asked, what was known of them is taken back rather than shown on, and `payonce_books_readable` says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::Gauge;
+use sqlx::PgPool;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::batch::{Chain, Fullness};
+use crate::db::books::{self, Jobs, Standing};
+use crate::db::session::Session;
+use crate::db::{DbError, Fault};
+use crate::intake::Accept;
+use crate::meters::Meters;
+use crate::worker::breaker::Breaker;
+
+pub(super) struct Observer {
+    meters: Meters,
+    queues: Vec<(Fullness<Accept>, Gauge, Gauge)>,
+    breaker: Option<(Arc<Breaker>, Gauge)>,
+    pool: PgPool,
+    pool_idle: Gauge,
+    pool_used: Gauge,
+    books: BooksGauges,
+    reader: Mutex<Reader>,
+}
+
+/// How the books are asked.
+pub(super) struct BooksAccess {
+    pub(super) session: Session,
+    pub(super) interval: Duration,
+    /// How long workers lease.
+    pub(super) lease: Duration,
+}
+
+struct Reader {
+    access: BooksAccess,
+    read_at: Option<Instant>,
+}
+
+impl Observer {
+    pub(super) fn new(meters: Meters, pool: PgPool, access: BooksAccess) -> Self {
+        let connections = |state| {
+            meters.gauge(
+                "payonce_pool_connections",
+                "Connections of the pool for reads.",
+                &[("state", state)],
+            )
+        };
+        meters
+            .gauge(
+                "payonce_build_info",
+                "1, with the release as its label.",
+                &[("version", env!("CARGO_PKG_VERSION"))],
+            )
+            .set(1.0);
+        Self {
+            pool_idle: connections("idle"),
+            pool_used: connections("used"),
+            books: BooksGauges::new(&meters),
+            queues: Vec::new(),
+            breaker: None,
+            pool,
+            reader: Mutex::new(Reader {
+                access,
+                read_at: None,
+            }),
+            meters,
+        }
+    }
+
+    pub(super) fn watch_queues(&mut self, queues: Vec<Fullness<Accept>>) {
+        // More batchers than these would wait for one another in Postgres; their queues are watched as one.
+        const NAMES: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+        for (index, queue) in queues.into_iter().enumerate() {
+            let labels = &[("batcher", NAMES.get(index).copied().unwrap_or("more"))];
+            let depth = self.meters.gauge(
+                "payonce_intake_queue_depth",
+                "Requests that wait for their batch.",
+                labels,
+            );
+            let capacity = self.meters.gauge(
+                "payonce_intake_queue_capacity",
+                "Requests that may wait; further ones are refused with 503 overloaded.",
+                labels,
+            );
+            self.queues.push((queue, depth, capacity));
+        }
+    }
+
+    pub(super) fn watch_breaker(&mut self, breaker: Arc<Breaker>) {
+        let open = self.meters.gauge(
+            "payonce_breaker_open",
+            "1 while the provider is asked by one job at a time only.",
+            &[],
+        );
+        self.breaker = Some((breaker, open));
+    }
+
+    /// Everything that is measured, as it stands now.
+    pub(super) async fn scrape(&self) -> String {
+        for (queue, depth, capacity) in &self.queues {
+            let (waiting, most) = queue.look();
+            depth.set(number(waiting));
+            capacity.set(number(most));
+        }
+        if let Some((breaker, open)) = &self.breaker {
+            open.set(f64::from(u8::from(breaker.is_open())));
+        }
+        let idle = self.pool.num_idle();
+        let all = usize::try_from(self.pool.size()).unwrap_or(usize::MAX);
+        self.pool_idle.set(number(idle));
+        self.pool_used.set(number(all.saturating_sub(idle)));
+        self.read_books().await;
+        self.meters.render()
+    }
+
+    async fn read_books(&self) {
+        let mut reader = self.reader.lock().await;
+        let interval = reader.access.interval;
+        if reader.read_at.is_some_and(|at| at.elapsed() < interval) {
+            return;
+        }
+        let standing = reader.access.standing().await;
+        reader.read_at = Some(Instant::now());
+        if let Err(error) = &standing {
+            tracing::warn!(error = %Chain(error), "the books could not be asked how they stand");
+        }
+        self.books.set(standing.ok());
+    }
+
+    pub(super) fn upkeep(&self) {
+        self.meters.upkeep();
+    }
+}
+
+impl BooksAccess {
+    async fn standing(&mut self) -> Result<Standing, DbError> {
+        let limit = self.session.answer_timeout();
+        let connection = self.session.connection().await?;
+        let standing = tokio::time::timeout(limit, books::standing(connection, self.lease))
+            .await
+            .unwrap_or(Err(DbError::AnswerTimeout));
+        if let Err(error) = &standing
+            && matches!(error.fault(), Fault::Unknown | Fault::Refused)
+        {
+            self.session.discard();
+        }
+        standing
+    }
+}
+
+struct BooksGauges {
+    readable: Gauge,
+    discrepancies: Gauge,
+    later: Gauge,
+    ready: JobGauges,
+    leased: JobGauges,
+    parked: JobGauges,
+    unclear: JobGauges,
+}
+
+struct JobGauges {
+    count: Gauge,
+    oldest: Gauge,
+}
+
+impl BooksGauges {
+    fn new(meters: &Meters) -> Self {
+        let count = |state| {
+            meters.gauge(
+                "payonce_jobs",
+                "Jobs: ready (and due), later (due at a later time), leased, parked, and unclear whatever else they are; \
+                 counted up to 10000 each.",
+                &[("state", state)],
+            )
+        };
+        let jobs = |state| {
+            JobGauges {
+            count: count(state),
+            oldest: meters.gauge(
+                "payonce_job_oldest_age_seconds",
+                "How long the oldest job has been ready and due, leased, parked, or unclear; 0 if there is none.",
+                &[("state", state)],
+            ),
+        }
+        };
+        Self {
+            readable: meters.gauge(
+                "payonce_books_readable",
+                "Whether the database told how the books stand; while it is 0, what it would have told is NaN.",
+                &[],
+            ),
+            discrepancies: meters.gauge(
+                "payonce_discrepancies_open",
+                "Where the provider and the books differ and nobody has resolved it yet; counted up to 10000.",
+                &[],
+            ),
+            later: count("later"),
+            ready: jobs("ready"),
+            leased: jobs("leased"),
+            parked: jobs("parked"),
+            unclear: jobs("unclear"),
+        }
+    }
+
+    fn set(&self, standing: Option<Standing>) {
+        self.readable.set(f64::from(u8::from(standing.is_some())));
+        let told = |pick: fn(&Standing) -> i64| {
+            standing
+                .as_ref()
+                .map_or(f64::NAN, |standing| counted(pick(standing)))
+        };
+        self.discrepancies.set(told(|books| books.discrepancies));
+        self.later.set(told(|books| books.later));
+        self.ready.set(standing.map(|books| books.ready));
+        self.leased.set(standing.map(|books| books.leased));
+        self.parked.set(standing.map(|books| books.parked));
+        self.unclear.set(standing.map(|books| books.unclear));
+    }
+}
+
+impl JobGauges {
+    fn set(&self, jobs: Option<Jobs>) {
+        self.count
+            .set(jobs.map_or(f64::NAN, |jobs| counted(jobs.count)));
+        self.oldest
+            .set(jobs.map_or(f64::NAN, |jobs| jobs.oldest_age_seconds));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nothing here is that large")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nothing is counted that far")]
+fn counted(count: i64) -> f64 {
+    count as f64
+}

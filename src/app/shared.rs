@@ -1,0 +1,45 @@
+//! What the roles of a process share, and what is made of it.
+
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use tokio::sync::Notify;
+
+use super::observer::{BooksAccess, Observer};
+use super::{Setup, session_maker};
+use crate::config::DatabaseUrl;
+use crate::db;
+use crate::db::session::Durability;
+use crate::http::Readiness;
+use crate::meters::Meters;
+
+/// What the roles share.
+pub(super) struct Shared<'a> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) database: &'a DatabaseUrl,
+    /// For reads.
+    pub(super) pool: PgPool,
+    /// Rung when this process accepted charges.
+    pub(super) accepted: Arc<Notify>,
+    pub(super) meters: Meters,
+}
+
+impl Shared<'_> {
+    pub(super) fn observer(&self) -> Observer {
+        let config = self.setup.config;
+        let access = BooksAccess {
+            session: session_maker(config, self.database, Durability::Durable)(),
+            interval: config.admin.books_interval,
+            lease: config.worker.lease,
+        };
+        Observer::new(self.meters.clone(), self.pool.clone(), access)
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        Readiness {
+            pool: self.pool.clone(),
+            schema_version: db::migrations::newest(),
+            wait: self.setup.config.database.connect_timeout,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! How the books stand, for who watches them.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+
+use super::{DbError, interval};
+
+/// Jobs of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Jobs {
+    /// Counted up to [`MOST_COUNTED`].
+    pub count: i64,
+    pub oldest_age_seconds: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Ready and due; the age is how long the oldest is overdue.
+    pub ready: Jobs,
+    /// Ready at a later time: retries, and charges whose customers have their turn.
+    pub later: i64,
+    /// At a worker; the age is since the claim.
+    pub leased: Jobs,
+    pub parked: Jobs,
+    /// Of charges that require reconciliation, whatever else the job is.
+    pub unclear: Jobs,
+    pub discrepancies: i64,
+}
+
+/// Enough to see that something is wrong, and little to count.
+pub const MOST_COUNTED: i64 = 10_000;
+
+/// Walks each partial index up to [`MOST_COUNTED`], so that it costs the same however many jobs wait. `lease` is how long
+/// workers lease: when a lease was taken is told by its end.
+pub async fn standing(connection: &mut PgConnection, lease: Duration) -> Result<Standing, DbError> {
+    let row = sqlx::query_file!("src/db/sql/standing.sql", MOST_COUNTED, interval(lease))
+        .fetch_one(connection)
+        .await?;
+    let jobs = |count, age: Option<f64>| Jobs {
+        count,
+        oldest_age_seconds: age.unwrap_or_default().max(0.0),
+    };
+    Ok(Standing {
+        ready: jobs(row.ready, row.ready_age),
+        later: row.later,
+        leased: jobs(row.leased, row.leased_age),
+        parked: jobs(row.parked, row.parked_age),
+        unclear: jobs(row.unclear, row.unclear_age),
+        discrepancies: row.discrepancies,
+    })
+}
