@@ -95,10 +95,7 @@ impl App {
             api: None,
             admin: None,
         };
-        let listener = match setup.config.admin.listen {
-            Some(address) => Some(admin::listen("admin.listen", address).await?),
-            None => None,
-        };
+        let listener = admin::listener(setup.config.admin.listen).await?;
         let shared = Shared {
             setup: &setup,
             database,
