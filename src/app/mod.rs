@@ -368,6 +368,7 @@ fn stripe(config: &Config) -> Result<Stripe, AppError> {
         timeout: settings.timeout,
         connect_timeout: settings.connect_timeout.min(settings.timeout / 2),
         pool_idle: settings.pool_idle,
+        key_window: settings.key_window,
         find_pages: settings.find_pages,
     })?)
 }

@@ -95,6 +95,8 @@ pub async fn already_started(
             AND charges.stage = 'processing'
             AND charges.money = 'unknown'
             AND charges.provider_charge_id = input.provider_charge_id
+            -- A cancel of a charge that waits to be executed again leaves all of the above behind, too.
+            AND charges.cancel_requested_at IS NULL
         JOIN outbox
             ON outbox.id = input.outbox_id
             AND outbox.lease_token = input.lease_token

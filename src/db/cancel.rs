@@ -89,12 +89,15 @@ pub async fn request(
                 AND cancel_requested_at IS NULL
             RETURNING id, version
         ),
+        -- Also by a repeat, and also a job that is held: its holder may not have seen the request.
         job AS (
             UPDATE outbox
-            SET run_at = now()
-            FROM charge
-            WHERE outbox.charge_id = charge.id
-                AND outbox.state = 'ready'
+            SET run_at = CASE WHEN outbox.state = 'ready' THEN now() ELSE outbox.run_at END,
+                nudged = true
+            FROM charges
+            WHERE charges.id = $1
+                AND charges.merchant_id = $2
+                AND outbox.charge_id = charges.id
         ),
         events AS (
             INSERT INTO charge_events (charge_id, version, kind, actor)

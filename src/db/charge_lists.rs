@@ -1,15 +1,12 @@
 //! Lists the charges of one merchant, newest first.
 
-use std::collections::BTreeMap;
-
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::DbError;
 use super::charges::ChargeRow;
-use crate::domain::charge::{Charge, Failure, NextAction, Stage};
+use crate::domain::charge::{Charge, Stage};
 use crate::domain::ids::{ChargeId, MerchantId, ProviderChargeId};
 
 /// The largest page and the one charge more that tells of a next page; `list_charges.sql` is cut at it.

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use super::{DbError, charges, interval};
-use crate::domain::charge::{Failure, NextAction, Progress};
+use crate::domain::charge::Progress;
 use crate::domain::ids::{ChargeId, LeaseToken};
 
 /// A leased outbox row with the charge it is for, as both stood at the claim.

@@ -38,6 +38,8 @@ pub enum DbError {
     AnswerTimeout,
     #[error("requests that won a key were rolled back again and again")]
     WinnersVanish,
+    #[error("a statement failed after the one before it was committed")]
+    AfterCommit(#[source] Box<DbError>),
     #[error("column {column} of charge {charge} holds what this release can't read")]
     Unreadable {
         charge: ChargeId,
@@ -74,11 +76,21 @@ impl DbError {
                     _ => Fault::Refused,
                 }
             }
+            // It will be as unreadable the next time.
+            Self::Unreadable { .. }
+            | Self::Sqlx(
+                sqlx::Error::ColumnDecode { .. }
+                | sqlx::Error::Decode(_)
+                | sqlx::Error::TypeNotFound { .. },
+            ) => Fault::Data,
             Self::Sqlx(_) | Self::AnswerTimeout => Fault::Unknown,
+            Self::AfterCommit(error) => match error.fault() {
+                Fault::Data => Fault::Data,
+                Fault::Conflict | Fault::Locked | Fault::Refused | Fault::Unknown => Fault::Unknown,
+            },
             // Without a connection nothing was sent.
             Self::Connect(_) | Self::ConnectTimeout => Fault::Refused,
             Self::WinnersVanish => Fault::Conflict,
-            Self::Unreadable { .. } => Fault::Data,
         }
     }
 
@@ -89,6 +101,7 @@ impl DbError {
             | Self::Connect(sqlx::Error::Database(error)) => {
                 error.code().map(std::borrow::Cow::into_owned)
             }
+            Self::AfterCommit(error) => error.sqlstate(),
             Self::Sqlx(_)
             | Self::Connect(_)
             | Self::ConnectTimeout

@@ -38,7 +38,10 @@ pub(super) async fn cancel(
     let charge = tokio::time::timeout(state.parts().limits.database_wait, ask)
         .await
         // The request may have been written: asking again is safe.
-        .map_err(|_| ApiError::unavailable())?
+        .map_err(|_| {
+            let detail = "the cancel may have been taken; send the same request again";
+            ApiError::new(Code::Unavailable, detail)
+        })?
         .map_err(ApiError::database)?
         .ok_or_else(charges::absent)?;
     match &charge.progress.state {

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::charge_list::{EARLIEST, LATEST};
 use crate::domain::ids::MerchantId;
 
 /// What a list is of, in short.
@@ -79,7 +80,10 @@ impl Cursor {
         }
         let micros = i64::from_be_bytes(part(body, 9));
         let created_at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000)
-            .map_err(|_| BadCursor::Changed)?;
+            .ok()
+            // Postgres knows no others, and none of ours has one.
+            .filter(|at| (EARLIEST..=LATEST).contains(at))
+            .ok_or(BadCursor::Changed)?;
         let id = Uuid::from_bytes(part(body, 17));
         Ok(Self { created_at, id })
     }
@@ -145,6 +149,22 @@ mod tests {
         assert_eq!(Cursor::decode(&text, mark(1, "failed")), Ok(cursor()));
         for other in [mark(2, "failed"), mark(1, "completed")] {
             assert_eq!(Cursor::decode(&text, other), Err(BadCursor::OfOtherFilters));
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_a_time_that_no_charge_has_is_none_however_well_it_checks() {
+        let list = mark(1, "failed");
+        for created_at in [
+            datetime!(-4800-01-01 00:00 UTC),
+            datetime!(0000-12-31 23:59:59 UTC),
+        ] {
+            let forged = Cursor {
+                created_at,
+                ..cursor()
+            }
+            .encode(list);
+            assert_eq!(Cursor::decode(&forged, list), Err(BadCursor::Changed));
         }
     }
 

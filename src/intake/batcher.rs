@@ -163,7 +163,10 @@ impl Accept {
         }
         // In a statement of its own: in the one above, the winners' rows can't be seen. A row with our mark was made by
         // an earlier run of this very submission, whose reply was lost.
-        for (charge, made_by) in db::charges::find_all(connection, &losers).await? {
+        for (charge, made_by) in db::charges::find_all(connection, &losers)
+            .await
+            .map_err(|error| DbError::AfterCommit(Box::new(error)))?
+        {
             let id = charge.id;
             let entry = by_id[&id];
             let fate = Fate::Found {

@@ -267,6 +267,17 @@ impl<P: Provider> Executor<P> {
             // Whatever a page of a list answered says nothing about this charge.
             Found::NotAsked(answer) => Err(match answer {
                 Answer::NotSent | Answer::RateLimited { .. } | Answer::Denied => answer,
+                Answer::Unclear {
+                    reason: outcome::Unclear::TooMany,
+                    ..
+                } => {
+                    tracing::error!(
+                        code = "walk_too_long",
+                        charge.id = %run.hold.charge,
+                        "the account has more objects than provider.stripe.find_pages reaches; the charge waits for an operator"
+                    );
+                    answer
+                }
                 Answer::Object { .. }
                 | Answer::Refused { .. }
                 | Answer::NotFound
@@ -503,10 +514,14 @@ impl<P: Provider> Executor<P> {
         new_prepare_key: bool,
     ) -> Ran {
         let mut state = certainty.state_after(&run.progress.state);
+        let mut longest = Duration::MAX;
         if let State::RequiresAction(action) = &mut state {
-            action.expires_at = action
+            let expires_at = action
                 .expires_at
-                .or(Some(run.claimed_at + self.limits.action_expiry));
+                .unwrap_or(run.claimed_at + self.limits.action_expiry);
+            action.expires_at = Some(expires_at);
+            // The next look is no later than the customer's time: what is published is kept.
+            longest = Duration::try_from(expires_at - run.claimed_at).unwrap_or_default();
         }
         let mut progress = run.progress.clone();
         if new_prepare_key {
@@ -525,7 +540,8 @@ impl<P: Provider> Executor<P> {
         let delay = self
             .limits
             .retry
-            .delay(pace, run.attempt, self.random.unit());
+            .delay(pace, run.attempt, self.random.unit())
+            .min(longest);
         self.settle(
             run.hold,
             Ending::Wait {

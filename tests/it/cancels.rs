@@ -152,6 +152,48 @@ async fn a_cancel_while_the_customer_is_asked_ends_the_asking() {
     service.check_books().await;
 }
 
+/// The poll has read the object, the client cancels, and the poll goes to sleep for an hour: not before it has looked again.
+#[tokio::test]
+async fn a_cancel_that_meets_a_poll_under_way_is_taken_up_when_the_poll_ends() {
+    let service = TestService::new().await;
+    let slow = [("worker.slow_base", "30m"), ("worker.slow_cap", "2h")];
+    let running = service.run_with(Roles::ALL, &slow).await;
+    let mut body = charge_body("pm_card_authenticationRequired");
+    body["return_url"] = "https://shop.example.com/back".into();
+    let id = running.client.charge("order-1", &body).await.id();
+    running.client.at_stage(&id, "requires_action").await;
+    service.ledger.hold("read", "after").await;
+    sqlx::query("UPDATE outbox SET run_at = now() WHERE state = 'ready'")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    service.ledger.held().await;
+
+    assert_eq!(running.client.cancel(&id).await.status, 202);
+    service.ledger.release().await;
+    assert_canceled(&running.client.terminal(&id).await);
+    running.stop().await;
+    service.check_books().await;
+}
+
+#[tokio::test]
+async fn the_next_look_is_no_later_than_the_customers_time() {
+    let service = TestService::new().await;
+    let settings = [
+        ("worker.slow_base", "30m"),
+        ("worker.slow_cap", "2h"),
+        ("worker.action_expiry", "1s"),
+    ];
+    let running = service.run_with(Roles::ALL, &settings).await;
+    let mut body = charge_body("pm_card_authenticationRequired");
+    body["return_url"] = "https://shop.example.com/back".into();
+    let id = running.client.charge("order-1", &body).await.id();
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["failure"]["code"], "authentication_expired");
+    running.stop().await;
+    service.check_books().await;
+}
+
 /// The customer acts at the same moment as the client cancels: whoever the provider hears first has won, and the charge
 /// says so.
 #[tokio::test]

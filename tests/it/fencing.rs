@@ -250,6 +250,7 @@ impl Hand {
             timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             pool_idle: 1,
+            key_window: Duration::from_hours(24),
             find_pages: 1,
         };
         Self {

@@ -140,3 +140,37 @@ async fn a_charge_whose_row_is_locked_holds_up_no_other() {
     assert_eq!(service.ledger.charges().await.len(), 30);
     service.check_books().await;
 }
+
+/// A release that knows more kinds of action wrote it: the row alone is unreadable here, not the batch that it is in.
+#[tokio::test]
+async fn a_charge_that_can_not_be_read_is_parked_and_costs_its_neighbours_nothing() {
+    let service = TestService::new().await;
+    let ids = accept(&service, 4).await;
+    sqlx::query(
+        "UPDATE charges
+         SET stage = 'requires_action', money = 'unknown', provider_charge_id = 'pi_later',
+             provider_account = 'default', next_action = '{\"kind\": \"of a later release\"}'
+         WHERE id = $1",
+    )
+    .bind(uuid_of(&ids[0]))
+    .execute(&service.books)
+    .await
+    .unwrap();
+    let process = service.spawn(WHOLE, &[]).await;
+    for id in &ids[1..] {
+        assert_eq!(process.client.terminal(id).await["status"], "completed");
+    }
+    assert_eq!(service.parked(&ids[0]).await, "job_unreadable");
+    process.alerted("job_unreadable").await;
+    // Its duplicate is answered, and a new request in the same breath is accepted.
+    let body = charge_body("pm_card_visa");
+    let (duplicate, new) = tokio::join!(
+        process.client.charge("order-0", &body),
+        process.client.charge("order-new", &body)
+    );
+    assert_eq!((duplicate.status, duplicate.code()), (500, "internal"));
+    assert_eq!(new.status, 202);
+    process.client.terminal(&new.id()).await;
+    process.kill().await;
+    service.check_books().await;
+}

@@ -22,8 +22,8 @@ leased AS (
 SELECT
     leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!",
     charges.id AS charge_id, charges.stage, charges.money, charges.version, charges.attempts, charges.prepares,
-    charges.provider_account, charges.provider_charge_id, charges.failure AS "failure: Json<Failure>",
-    charges.next_action AS "next_action: Json<NextAction>", charges.created_at,
+    charges.provider_account, charges.provider_charge_id, charges.failure,
+    charges.next_action, charges.created_at,
     charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!"
 FROM leased
 JOIN charges ON charges.id = leased.charge_id

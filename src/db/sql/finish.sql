@@ -23,6 +23,8 @@ finished AS (
         ON outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token
         AND outbox.state = 'leased'
+        -- A restore can bring back a token whose holder stalled long ago.
+        AND outbox.lease_until > now()
     WHERE charges.id = input.charge_id
         AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
         AND CASE input.stage

@@ -120,9 +120,9 @@ page AS (
 SELECT
     id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
     customer, return_url, off_session, reference, description,
-    metadata AS "metadata: Json<BTreeMap<String, String>>", live, provider, stage, money, version, attempts,
-    prepares, provider_account, provider_charge_id, failure AS "failure: Json<Failure>",
-    next_action AS "next_action: Json<NextAction>", created_at, updated_at, finished_at
+    metadata, live, provider, stage, money, version, attempts,
+    prepares, provider_account, provider_charge_id, failure,
+    next_action, created_at, updated_at, finished_at
 FROM charges
 WHERE id IN (SELECT id FROM page)
     -- Every filter once more, for those that the walk did not look at.

@@ -34,7 +34,9 @@ jobs AS (
     SET state = CASE WHEN input.parked THEN 'parked' ELSE 'ready' END,
         lease_token = NULL,
         lease_until = NULL,
-        run_at = now() + input.delay,
+        -- Read of the row as it is locked: a nudge that came since the claim is not lost.
+        run_at = now() + CASE WHEN outbox.nudged THEN interval '0' ELSE input.delay END,
+        nudged = false,
         last_error = input.error,
         unclear_since = CASE
             WHEN NOT input.changes THEN outbox.unclear_since

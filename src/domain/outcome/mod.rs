@@ -81,6 +81,8 @@ pub enum Unclear {
     Unreadable,
     UnknownStatus,
     Redirect,
+    /// A walk over the provider's objects came to its limit before the end.
+    TooMany,
 }
 
 impl Unclear {
@@ -95,6 +97,7 @@ impl Unclear {
             Self::Unreadable => "unreadable_answer",
             Self::UnknownStatus => "unknown_status",
             Self::Redirect => "redirect",
+            Self::TooMany => "too_many_objects",
         }
     }
 }
@@ -524,7 +527,8 @@ impl Answer {
                 | Unclear::IdempotencyError
                 | Unclear::UnexpectedState
                 | Unclear::UnknownStatus
-                | Unclear::Redirect => Health::Good,
+                | Unclear::Redirect
+                | Unclear::TooMany => Health::Good,
             },
         }
     }
@@ -553,6 +557,7 @@ impl Answer {
         "unexpected_state",
         "unreadable_answer",
         "redirect",
+        "too_many_objects",
     ];
 
     /// In a word, for logs, events and `last_error`.

@@ -43,8 +43,8 @@ pub(super) const MOST_LISTED: u8 = charge_lists::MOST - 1;
 pub(super) const USUALLY_LISTED: u8 = 20;
 
 /// Before and after every charge.
-const EARLIEST: OffsetDateTime = time::macros::datetime!(0001-01-01 00:00 UTC);
-const LATEST: OffsetDateTime = time::macros::datetime!(9999-12-31 23:59:59 UTC);
+pub(super) const EARLIEST: OffsetDateTime = time::macros::datetime!(0001-01-01 00:00 UTC);
+pub(super) const LATEST: OffsetDateTime = time::macros::datetime!(9999-12-31 23:59:59 UTC);
 
 /// One page of a merchant's charges, newest first.
 #[derive(Serialize, ToSchema)]

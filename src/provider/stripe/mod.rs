@@ -20,9 +20,6 @@ use crate::domain::ids::{ChargeId, ProviderChargeId};
 use crate::domain::outcome::{Answer, Phase, Unclear};
 use crate::domain::request::Instruction;
 
-/// Stripe forgets a key at the earliest 24 hours after its first use (<https://docs.stripe.com/api/idempotent_requests>).
-const KEY_WINDOW: Duration = Duration::from_hours(24);
-
 #[derive(Clone, Debug)]
 pub struct StripeSettings {
     /// The configured account's name, pinned on charges.
@@ -37,6 +34,9 @@ pub struct StripeSettings {
     pub connect_timeout: Duration,
     /// How many idle connections are kept.
     pub pool_idle: usize,
+    /// How long Stripe remembers a key: at the least 24 hours after its first use
+    /// (<https://docs.stripe.com/api/idempotent_requests>).
+    pub key_window: Duration,
     /// The most pages one walk reads, of 100 objects each; a longer walk has not asked.
     pub find_pages: usize,
 }
@@ -135,7 +135,7 @@ impl Stripe {
                 provider: currency::RULES.provider,
                 account: settings.account,
                 live,
-                key_window: KEY_WINDOW,
+                key_window: settings.key_window,
                 call_timeout: settings.timeout,
             },
             intents,
@@ -253,8 +253,9 @@ impl Provider for Stripe {
                 Err(answer) => return Found::NotAsked(*answer),
             }
         }
+        // Every page answered: nothing is wrong with the provider, and nothing is known of the charge.
         Found::NotAsked(Answer::Unclear {
-            reason: Unclear::Unreadable,
+            reason: Unclear::TooMany,
             replayed: false,
         })
     }

@@ -23,6 +23,7 @@ fn settings(base_url: &str) -> StripeSettings {
         timeout: Duration::from_secs(20),
         connect_timeout: Duration::from_secs(5),
         pool_idle: 4,
+        key_window: Duration::from_hours(24),
         find_pages: 3,
     }
 }
