@@ -62,6 +62,9 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<()> {
 
 fn hinted(error: DevError) -> anyhow::Error {
     let hint = match &error {
+        DevError::App(AppError::Listen { key, .. }) if *key == "admin.listen" => {
+            "choose another port with --admin-port N, or leave it out for a free one"
+        }
         DevError::App(AppError::Listen { .. }) => "choose another port with --port N",
         DevError::Simulator(SimulatorError::Listen { .. }) => {
             "choose another port with --simulator-port N, or leave it out for a free one"

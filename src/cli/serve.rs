@@ -67,10 +67,13 @@ impl Serve {
 
 fn unserved(error: AppError) -> anyhow::Error {
     let hint = match &error {
-        AppError::Listen { .. } => {
-            "PAYONCE__HTTP__LISTEN=127.0.0.1:8081 or http.listen chooses another address"
+        AppError::Listen { key, .. } => {
+            let variable = key.to_uppercase().replace('.', "__");
+            format!("{key}, or PAYONCE__{variable}, chooses another address")
         }
-        AppError::Schema(_) => "check that Postgres runs there and that DATABASE_URL is right",
+        AppError::Schema(_) => {
+            "check that Postgres runs there and that DATABASE_URL is right".to_owned()
+        }
         _ => return error.into(),
     };
     anyhow::Error::from(error).context(Hinted::new("serve can't start", hint))

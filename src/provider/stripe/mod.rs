@@ -246,7 +246,7 @@ impl Provider for Stripe {
                     match page.next {
                         None => return Found::Objects(objects),
                         // The walk would go round and round.
-                        next if next == after => break,
+                        next if next == after => return not_asked(Unclear::Unreadable),
                         next => after = next,
                     }
                 }
@@ -254,11 +254,15 @@ impl Provider for Stripe {
             }
         }
         // Every page answered: nothing is wrong with the provider, and nothing is known of the charge.
-        Found::NotAsked(Answer::Unclear {
-            reason: Unclear::TooMany,
-            replayed: false,
-        })
+        not_asked(Unclear::TooMany)
     }
+}
+
+fn not_asked(reason: Unclear) -> Found {
+    Found::NotAsked(Answer::Unclear {
+        reason,
+        replayed: false,
+    })
 }
 
 #[cfg(test)]

@@ -305,7 +305,7 @@ async fn a_walk_that_does_not_reach_the_end_has_not_asked() {
             2,
         ),
         (vec![more.clone()], unclear(Unclear::Unreadable), 2),
-        (endless, unclear(Unclear::Unreadable), 3),
+        (endless, unclear(Unclear::TooMany), 3),
     ] {
         let server = Server::start(acts).await;
         let found = server
