@@ -18,9 +18,10 @@ RUN touch build.rs src/lib.rs src/main.rs \
 # glibc, CA certificates and an account that is not root; no shell, no package manager.
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /src/target/release/payonce /usr/local/bin/payonce
-ENV PAYONCE__HTTP__LISTEN=0.0.0.0:8080
-EXPOSE 8080
-# Asks /readyz. A process without the role api has none: run it with --no-healthcheck.
+ENV PAYONCE__HTTP__LISTEN=0.0.0.0:8080 PAYONCE__ADMIN__LISTEN=0.0.0.0:9090
+# The second is for Prometheus: not to be published.
+EXPOSE 8080 9090
+# Asks /readyz, of whatever roles the process is.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["payonce", "healthcheck"]
 ENTRYPOINT ["payonce"]
 CMD ["serve"]

@@ -1,5 +1,6 @@
 //! `payonce healthcheck`: for container engines, whose images hold no curl.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ impl Healthcheck {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let config = self.settings.load()?;
         let limit = config.database.connect_timeout + MARGIN;
-        ready(reachable(config.http.listen), limit).await
+        let addresses = [Some(config.http.listen), config.admin.listen];
+        ready(addresses.into_iter().flatten().map(reachable), limit).await
     }
 }
 
@@ -43,23 +45,32 @@ fn reachable(mut listen: SocketAddr) -> SocketAddr {
     listen
 }
 
-async fn ready(address: SocketAddr, limit: Duration) -> anyhow::Result<()> {
-    let answer = tokio::time::timeout(limit, ask(address))
-        .await
-        .with_context(|| format!("{address} did not answer within {limit:?}"))?
-        .with_context(|| {
-            Hinted::new(
-                format!("{address} can't be asked"),
-                "a process without the role api answers nobody: look whether it lives instead",
-            )
-        })?;
-    let status = answer.lines().next().unwrap_or_default();
-    anyhow::ensure!(
-        status.starts_with("HTTP/1.1 200 "),
-        "{address} is not ready: {}",
-        answer.lines().last().unwrap_or_default()
-    );
-    Ok(())
+/// Asks the first address where somebody listens: a process without the role api has an admin listener alone.
+async fn ready(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    limit: Duration,
+) -> anyhow::Result<()> {
+    for address in addresses {
+        let asked = tokio::time::timeout(limit, ask(address))
+            .await
+            .with_context(|| format!("{address} did not answer within {limit:?}"))?;
+        let answer = match asked {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
+            asked => asked.with_context(|| format!("{address} can't be asked"))?,
+        };
+        let status = answer.lines().next().unwrap_or_default();
+        anyhow::ensure!(
+            status.starts_with("HTTP/1.1 200 "),
+            "{address} is not ready: {}",
+            answer.lines().last().unwrap_or_default()
+        );
+        return Ok(());
+    }
+    Err(Hinted::new(
+        "nobody listens at http.listen or admin.listen",
+        "give this command the configuration of the process that it asks",
+    )
+    .into())
 }
 
 async fn ask(address: SocketAddr) -> std::io::Result<String> {
@@ -95,19 +106,21 @@ mod tests {
         address
     }
 
+    async fn nobody() -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        listener.local_addr().unwrap()
+    }
+
     #[tokio::test]
     async fn a_ready_process_is_told_from_one_that_is_not_and_from_none() {
         let yes = answering("HTTP/1.1 200 OK\r\n\r\n{}\n").await;
-        ready(yes, SECOND).await.unwrap();
+        ready([nobody().await, yes], SECOND).await.unwrap();
 
         let no = answering("HTTP/1.1 503 Service Unavailable\r\n\r\nwhy").await;
-        let error = ready(no, SECOND).await.unwrap_err();
+        let error = ready([no, yes], SECOND).await.unwrap_err();
         assert_eq!(error.to_string(), format!("{no} is not ready: why"));
 
-        let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let address = nobody.local_addr().unwrap();
-        drop(nobody);
-        let error = ready(address, SECOND).await.unwrap_err();
+        let error = ready([nobody().await], SECOND).await.unwrap_err();
         assert!(error.downcast_ref::<Hinted>().is_some());
     }
 
@@ -115,7 +128,9 @@ mod tests {
     async fn a_process_that_hangs_is_not_ready() {
         let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = mute.local_addr().unwrap();
-        let error = ready(address, Duration::from_millis(20)).await.unwrap_err();
+        let error = ready([address], Duration::from_millis(20))
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("did not answer within 20ms"));
     }
 

@@ -43,7 +43,8 @@ pub fn connect_options(
 ) -> PgConnectOptions {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     let synchronous_commit = match durability {
-        // Left to the server where it asks for more than its own disk (remote_apply); never off.
+        // Whatever the role's default is: flushed here and, where `synchronous_standby_names` says so, there. What
+        // `remote_apply` adds is for those who read from a standby, and nobody of ours does.
         Durability::Durable => "on",
         Durability::Lease => "off",
     };
