@@ -110,49 +110,9 @@ pub async fn merchants_waiting(
     cursor: Uuid,
     limit: i32,
 ) -> Result<Vec<Waiting>, DbError> {
-    let waiting = sqlx::query_as!(
-        Waiting,
-        r#"
-        WITH RECURSIVE visited AS (
-            (
-                SELECT merchant_id, 1 AS number
-                FROM outbox
-                WHERE state = 'ready'
-                    AND merchant_id > $1
-                ORDER BY merchant_id, run_at, id
-                LIMIT 1
-            )
-            UNION ALL
-            SELECT next.merchant_id, visited.number + 1
-            FROM visited
-            CROSS JOIN LATERAL (
-                SELECT merchant_id
-                FROM outbox
-                WHERE state = 'ready'
-                    AND merchant_id > visited.merchant_id
-                ORDER BY merchant_id, run_at, id
-                LIMIT 1
-            ) AS next
-            WHERE visited.number < $2
-        )
-        SELECT visited.merchant_id AS "merchant!", oldest.id IS NOT NULL AS "due!"
-        FROM visited
-        LEFT JOIN LATERAL (
-            SELECT id
-            FROM outbox
-            WHERE state = 'ready'
-                AND merchant_id = visited.merchant_id
-                AND run_at <= now()
-            ORDER BY run_at, id
-            LIMIT 1
-        ) AS oldest ON true
-        ORDER BY visited.merchant_id
-        "#,
-        cursor,
-        limit,
-    )
-    .fetch_all(connection)
-    .await?;
+    let waiting = sqlx::query_file_as!(Waiting, "src/db/sql/merchants_waiting.sql", cursor, limit,)
+        .fetch_all(connection)
+        .await?;
     Ok(waiting)
 }
 

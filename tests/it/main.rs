@@ -13,11 +13,14 @@
 
 mod support;
 
+mod budget;
 mod cancels;
 mod crashes;
 mod dev;
+mod fairness;
 mod fencing;
 mod intake;
+mod job_plans;
 mod jobs;
 mod list_plans;
 mod lists;

@@ -11,7 +11,7 @@ WITH due AS MATERIALIZED (
             AND kind = 'charge'
             AND payload_version = ANY($4)
             AND NOT EXISTS (SELECT FROM pauses)
-        ORDER BY run_at, id
+        ORDER BY run_at
         LIMIT $6
         FOR UPDATE SKIP LOCKED
     ) AS of_merchant
