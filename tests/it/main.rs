@@ -27,6 +27,7 @@ mod lists;
 mod main_path;
 mod metrics;
 mod operator;
+mod outages;
 mod provider_answers;
 mod provider_faults;
 mod provider_unreachable;
