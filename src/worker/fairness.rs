@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::db::claim::Waiting;
 
-/// How many merchants one look visits, those included whose jobs are not due: a look costs less than a millisecond.
+/// How many merchants one look visits, those included whose jobs are not due: a look takes about a millisecond.
 pub(super) const MOST_MERCHANTS: i32 = 100;
 
 #[derive(Debug)]
