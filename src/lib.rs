@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod batch;
+pub mod budget;
 pub mod cli;
 pub mod clock;
 pub mod completion;

@@ -14,9 +14,9 @@ VALUES (
     '\x0a78c761ecb367ac278230be01b42980bdac48d68ecbe83e71f341d72e4f4647', 1, 1999, 'usd', 'pm_card_visa', false,
     'ac0ffee0-0000-4000-8000-000000000000', '{"order": "ac0ffee0-0000-4000-8000-000000000000"}', false, 'stripe'
 );
-INSERT INTO outbox (kind, charge_id, payload_version, payload)
+INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload)
 VALUES (
-    'charge', gen_random_uuid(), 1,
+    'charge', gen_random_uuid(), '11111111-1111-4111-8111-111111111111', 1,
     '{"amount": 1999, "currency": "usd", "payment_method": "pm_card_visa", "metadata": {"order": "ac0ffee0-0000-4000-8000-000000000000"}}'
 );
 COMMIT;

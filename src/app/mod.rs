@@ -16,9 +16,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
+use crate::budget::Budget;
 use crate::completion::{Completion, Settle};
 use crate::config::{Config, DatabaseUrl, Roles};
 use crate::db;
@@ -33,6 +35,7 @@ use crate::random::Random;
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
+use crate::worker::pauses::Pauses;
 use crate::worker::stored::StoreObject;
 use crate::worker::{Worker, WorkerLimits, WorkerMeters};
 use shared::Shared;
@@ -104,6 +107,7 @@ impl App {
             meters: listener
                 .as_ref()
                 .map_or_else(Meters::none, |_| Meters::new()),
+            budget: Budget::new(setup.config.provider.calls_per_second(), Instant::now()),
         };
         let mut observer = shared.observer();
         if setup.roles.api {
@@ -219,7 +223,13 @@ impl App {
             executor,
             storing,
             completing,
-        } = executor(config, database, random, WorkerMeters::new(&shared.meters))?;
+        } = executor(
+            config,
+            database,
+            random,
+            &shared.budget,
+            WorkerMeters::new(&shared.meters),
+        )?;
         let breaker = Arc::clone(&executor.breaker);
         self.start_batcher(storing);
         self.start_batcher(completing);
@@ -229,6 +239,7 @@ impl App {
             slack: config.worker.slack,
             poll_interval: config.worker.poll_interval,
             take_back_interval: config.worker.take_back_interval,
+            fair_after: config.worker.fair_after,
             grace: config.http.shutdown_grace,
         };
         let claims = session_maker(config, database, Durability::Lease)();
@@ -281,6 +292,7 @@ fn executor(
     config: &Config,
     database: &DatabaseUrl,
     random: &Random,
+    budget: &Budget,
     meters: WorkerMeters,
 ) -> Result<Parts, AppError> {
     let durable = session_maker(config, database, Durability::Durable);
@@ -297,6 +309,8 @@ fn executor(
             base: config.worker.breaker_base,
             cap: config.worker.breaker_cap,
         })),
+        budget: budget.clone(),
+        pauses: Pauses::default(),
         limits: ExecutorLimits {
             retry: config.worker.retry_policy(),
             action_expiry: config.worker.action_expiry,

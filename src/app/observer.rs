@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::batch::{Chain, Fullness};
 use crate::db::books::{self, Jobs, Standing};
+use crate::db::pauses::Kind;
 use crate::db::session::Session;
 use crate::db::{DbError, Fault};
 use crate::intake::Accept;
@@ -158,6 +159,8 @@ impl BooksAccess {
 struct BooksGauges {
     readable: Gauge,
     discrepancies: Gauge,
+    paused_by_operator: Gauge,
+    paused_by_recovery: Gauge,
     later: Gauge,
     ready: JobGauges,
     leased: JobGauges,
@@ -178,6 +181,13 @@ impl BooksGauges {
                 "Jobs: ready (and due), later (due at a later time), leased, parked, and unclear whatever else they are; \
                  counted up to 10000 each.",
                 &[("state", state)],
+            )
+        };
+        let paused = |kind: Kind| {
+            meters.gauge(
+                "payonce_paused",
+                "Whether sending is held by an operator's pause or by a recovery: charges are accepted and wait.",
+                &[("kind", kind.as_str())],
             )
         };
         let jobs = |state| {
@@ -201,6 +211,8 @@ impl BooksGauges {
                 "Where the provider and the books differ and nobody has resolved it yet; counted up to 10000.",
                 &[],
             ),
+            paused_by_operator: paused(Kind::Operator),
+            paused_by_recovery: paused(Kind::Recovery),
             later: count("later"),
             ready: jobs("ready"),
             leased: jobs("leased"),
@@ -217,6 +229,10 @@ impl BooksGauges {
                 .map_or(f64::NAN, |standing| counted(pick(standing)))
         };
         self.discrepancies.set(told(|books| books.discrepancies));
+        self.paused_by_operator
+            .set(told(|books| i64::from(books.paused_by_operator)));
+        self.paused_by_recovery
+            .set(told(|books| i64::from(books.paused_by_recovery)));
         self.later.set(told(|books| books.later));
         self.ready.set(standing.map(|books| books.ready));
         self.leased.set(standing.map(|books| books.leased));

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::{AppError, Parts, executor};
 use crate::batch::{Batcher, Statement};
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::db::claim::Claimed;
 use crate::domain::outcome::operator::Decision;
@@ -29,7 +30,7 @@ impl Desk {
             executor,
             storing,
             completing,
-        } = executor(config, database, random, unmeasured)?;
+        } = executor(config, database, random, &Budget::unbounded(), unmeasured)?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::observer::{BooksAccess, Observer};
 use super::{Setup, session_maker};
+use crate::budget::Budget;
 use crate::config::DatabaseUrl;
 use crate::db;
 use crate::db::session::Durability;
@@ -22,6 +23,8 @@ pub(super) struct Shared<'a> {
     /// Rung when this process accepted charges.
     pub(super) accepted: Arc<Notify>,
     pub(super) meters: Meters,
+    /// For all calls to the provider.
+    pub(super) budget: Budget,
 }
 
 impl Shared<'_> {

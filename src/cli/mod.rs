@@ -15,6 +15,7 @@ mod merchants;
 mod migrate;
 mod openapi;
 mod output;
+mod pause;
 mod serve;
 mod settings;
 mod simulator;
@@ -61,6 +62,10 @@ enum Command {
     /// Look at charges, and help those that are stuck.
     #[command(subcommand)]
     Charges(charges::Charges),
+    /// Hold sending to the provider, for all processes; charges are accepted and wait.
+    Pause(pause::PauseSending),
+    /// Let sending go on after `pause`.
+    Resume(pause::ResumeSending),
     /// Work with the keys that clients send.
     #[command(subcommand)]
     IdempotencyKey(idempotency_key::IdempotencyKeys),
@@ -100,6 +105,8 @@ impl Command {
             Self::Merchants(command) => command.run().await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
+            Self::Pause(command) => command.run().await,
+            Self::Resume(command) => command.run().await,
             Self::IdempotencyKey(command) => command.run(),
             Self::Completions(command) => command.run(),
             Self::Man(command) => command.run(),

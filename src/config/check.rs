@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::error::{ConfigError, ConfigErrors};
 use super::values::span::show;
-use super::{Config, Roles, Secret};
+use super::{Config, Roles, Secret, Worker};
 use crate::domain::api_key::Mode;
 
 /// The contract's limit for a body.
@@ -235,6 +235,39 @@ fn lease(config: &Config, faults: &mut Faults) {
         )
         .with_value(show(worker.lease))
     });
+    // Otherwise the rule above is what is wrong.
+    if let Some(rate) = config.provider.calls_per_second()
+        && worker.lease > needed
+    {
+        turns(worker, rate, needed, faults);
+    }
+}
+
+/// Before each of its calls a job may wait until every other one has made one.
+fn turns(worker: &Worker, rate: u32, calls: Duration, faults: &mut Faults) {
+    let permits = u32::try_from(worker.permits).unwrap_or(u32::MAX);
+    let waiting = (Duration::from_secs(1) / rate)
+        .saturating_mul(permits)
+        .saturating_mul(CALLS_OF_A_JOB);
+    let needed = calls.saturating_add(waiting);
+    faults.unless(worker.lease > needed, || {
+        let left = worker.lease.saturating_sub(calls).as_secs_f64();
+        let most = left * f64::from(rate) / f64::from(CALLS_OF_A_JOB);
+        ConfigError::new(
+            "worker.permits",
+            format!(
+                "at {rate} calls a second (provider.stripe.calls_per_second) a job among as many may wait {} for its turns, \
+                 and with its calls that is longer than worker.lease = {}",
+                show(waiting),
+                show(worker.lease)
+            ),
+            format!(
+                "set it below {most:.0}, or worker.lease above {}",
+                show(needed)
+            ),
+        )
+        .with_value(worker.permits)
+    });
 }
 
 fn worker(config: &Config, faults: &mut Faults) {
@@ -244,6 +277,7 @@ fn worker(config: &Config, faults: &mut Faults) {
     for (key, time) in [
         ("worker.poll_interval", worker.poll_interval),
         ("worker.take_back_interval", worker.take_back_interval),
+        ("worker.fair_after", worker.fair_after),
         ("worker.retry_base", worker.retry_base),
         ("worker.slow_base", worker.slow_base),
         ("worker.breaker_base", worker.breaker_base),

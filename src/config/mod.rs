@@ -12,6 +12,7 @@ mod show;
 mod tests;
 mod values;
 
+use reqwest::Url;
 use serde::Serialize;
 
 pub use self::error::{ConfigError, ConfigErrors};
@@ -20,10 +21,11 @@ pub use self::sections::{
     Admin, Database, Http, Idempotency, Intake, Log, LogFormat, Provider, Reconciler, Stripe,
     Worker,
 };
-pub use self::values::{DatabaseUrl, InvalidDatabaseUrl, Secret};
+pub use self::values::{CallRate, DatabaseUrl, InvalidDatabaseUrl, Secret};
 
 use crate::batch::BatchLimits;
 use crate::db::session::SessionLimits;
+use crate::domain::api_key::Mode;
 use crate::domain::retry::RetryPolicy;
 
 #[derive(Clone, Debug, Serialize)]
@@ -130,5 +132,28 @@ impl Worker {
             slow_base: self.slow_base,
             slow_cap: self.slow_cap,
         }
+    }
+}
+
+impl Provider {
+    /// How many calls a second this process may begin; `None` for no bound.
+    pub fn calls_per_second(&self) -> Option<u32> {
+        match self.stripe.calls_per_second {
+            CallRate::PerSecond(calls) => Some(calls).filter(|calls| *calls > 0),
+            CallRate::Auto if !self.stripe.is_stripe_itself() => None,
+            // Nine tenths of what Stripe takes by default (<https://docs.stripe.com/rate-limits>): in live mode 25 a second
+            // at each endpoint, and a charge is a call to one and then to another; in a sandbox 25 in all.
+            CallRate::Auto => Some(match self.mode {
+                Mode::Live => 45,
+                Mode::Test => 22,
+            }),
+        }
+    }
+}
+
+impl Stripe {
+    /// Rather than a simulator.
+    fn is_stripe_itself(&self) -> bool {
+        Url::parse(&self.base_url).is_ok_and(|url| url.host_str() == Some("api.stripe.com"))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{self, DatabaseUrl, Secret, mode, span};
+use super::values::{self, CallRate, DatabaseUrl, Secret, mode, span};
 use crate::domain::api_key::Mode;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -69,6 +69,8 @@ pub struct Worker {
     pub poll_interval: Duration,
     #[serde(with = "span")]
     pub take_back_interval: Duration,
+    #[serde(with = "span")]
+    pub fair_after: Duration,
     #[serde(with = "span")]
     pub slack: Duration,
     #[serde(with = "span")]
@@ -135,6 +137,7 @@ pub struct Stripe {
     #[serde(with = "span")]
     pub key_window_margin: Duration,
     pub pool_idle: usize,
+    pub calls_per_second: CallRate,
     pub find_pages: usize,
 }
 

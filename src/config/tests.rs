@@ -84,6 +84,31 @@ fn the_admin_listener_can_be_moved_and_turned_off() {
 }
 
 #[test]
+fn calls_are_bounded_by_what_stripe_takes_and_at_a_simulator_not_at_all() {
+    let rate =
+        |environment: &[(&str, &str)]| load(environment).unwrap().provider.calls_per_second();
+    let live = ("PAYONCE__PROVIDER__MODE", "live");
+    let simulator = (BASE, "http://127.0.0.1:12111");
+    let key = "PAYONCE__PROVIDER__STRIPE__CALLS_PER_SECOND";
+    assert_eq!(rate(&[]), Some(22));
+    assert_eq!(rate(&[live]), Some(45));
+    assert_eq!(rate(&[simulator]), None);
+    assert_eq!(rate(&[(key, "0")]), None);
+    assert_eq!(rate(&[(key, "80"), simulator]), Some(80));
+    let file = "[provider.stripe]\ncalls_per_second = 7\n";
+    let of_file = with_file(file, &[]).unwrap();
+    assert_eq!(of_file.provider.calls_per_second(), Some(7));
+    for (value, shown) in [("auto", "\"auto\""), ("7", "7")] {
+        let effective = load(&[(key, value)]).unwrap().effective();
+        assert!(effective.contains(&format!("calls_per_second = {shown}\n")));
+    }
+    for wrong in ["-1", "many", "1.5", "4294967296"] {
+        let error = load(&[(key, wrong)]).unwrap_err().to_string();
+        assert!(error.contains("calls_per_second"), "{error}");
+    }
+}
+
+#[test]
 fn our_own_variable_wins_over_the_common_one() {
     let common = ("DATABASE_URL", "postgres://a@common/x");
     let own = ("PAYONCE__DATABASE__URL", "postgres://a@own/x");
@@ -252,6 +277,15 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
         "worker.poll_interval",
     ),
     (&[("PAYONCE__WORKER__PERMITS", "0")], "worker.permits"),
+    (
+        &[("PAYONCE__WORKER__FAIR_AFTER", "0s")],
+        "worker.fair_after",
+    ),
+    // 93 s of calls, and three turns among 128 jobs at ten calls a second.
+    (
+        &[("PAYONCE__PROVIDER__STRIPE__CALLS_PER_SECOND", "10")],
+        "worker.permits",
+    ),
     (
         &[("PAYONCE__WORKER__RETRY_CAP", "1ms")],
         "worker.retry_base",

@@ -159,6 +159,61 @@ pub(super) fn listener<'de, D: Deserializer<'de>>(
     })
 }
 
+/// How many calls a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallRate {
+    /// What the provider is known to take.
+    Auto,
+    /// 0 for no bound.
+    PerSecond(u32),
+}
+
+impl<'de> Deserialize<'de> for CallRate {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        struct Rate;
+
+        impl Visitor<'_> for Rate {
+            type Value = CallRate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("auto or a number of calls, 0 for no bound")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<CallRate, E> {
+                if text == "auto" {
+                    return Ok(CallRate::Auto);
+                }
+                text.parse()
+                    .map(CallRate::PerSecond)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<CallRate, E> {
+                u32::try_from(number)
+                    .map(CallRate::PerSecond)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<CallRate, E> {
+                u32::try_from(number)
+                    .map(CallRate::PerSecond)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+            }
+        }
+
+        value.deserialize_any(Rate)
+    }
+}
+
+impl Serialize for CallRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::PerSecond(calls) => serializer.serialize_u32(*calls),
+        }
+    }
+}
+
 /// Durations with their unit.
 pub(super) mod span {
     use std::time::Duration;

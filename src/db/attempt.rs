@@ -15,68 +15,46 @@ pub struct Rows<'a> {
     pub versions: Vec<i32>,
     pub provider_charge_ids: Vec<&'a str>,
     pub provider_accounts: Vec<&'a str>,
+    /// Whether execute is to be sent; else the object is stored to be read.
+    pub executes: Vec<bool>,
 }
 
-/// Stores the objects' ids and counts an attempt, where the lease still holds, the charge is as the worker saw it and no
-/// other object is stored. Returns the charges that may now be executed.
+/// What may go on. Of the others the lease is lost or the charge has changed.
+#[derive(Debug, Default)]
+pub struct Passed {
+    pub started: Vec<Uuid>,
+    /// Nothing new is executed while there is a pause.
+    pub paused: Vec<Uuid>,
+}
+
+/// Stores the objects' ids and counts an attempt, where the lease still holds, the charge is as the worker saw it, no
+/// other object is stored and sending is not paused.
 pub async fn start_execute(
     connection: &mut PgConnection,
     rows: &Rows<'_>,
-) -> Result<Vec<Uuid>, DbError> {
-    let started = sqlx::query_scalar!(
-        r#"
-        WITH input AS MATERIALIZED (
-            SELECT *
-            FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::text[], $6::text[])
-                AS input (charge_id, outbox_id, lease_token, version, provider_charge_id, provider_account)
-        ),
-        started AS (
-            UPDATE charges
-            SET stage = 'processing',
-                money = 'unknown',
-                version = charges.version + 1,
-                attempts = charges.attempts + 1,
-                provider_charge_id = input.provider_charge_id,
-                provider_account = input.provider_account,
-                next_action = NULL,
-                updated_at = now()
-            FROM input
-            JOIN outbox
-                ON outbox.id = input.outbox_id
-                AND outbox.lease_token = input.lease_token
-                AND outbox.state = 'leased'
-                AND outbox.lease_until > now()
-            WHERE charges.id = input.charge_id
-                -- The version fences what the lease alone can't: a row that was claimed anew while this statement waited.
-                AND charges.version = input.version
-                AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
-                AND (
-                    charges.provider_charge_id IS NULL
-                    OR (charges.provider_charge_id, charges.provider_account)
-                        = (input.provider_charge_id, input.provider_account)
-                )
-            RETURNING charges.id, charges.version, charges.attempts, charges.provider_charge_id
-        ),
-        events AS (
-            INSERT INTO charge_events (charge_id, version, kind, actor, detail)
-            SELECT
-                id, version, 'execute_started', 'worker',
-                jsonb_build_object('attempt', attempts, 'provider_charge_id', provider_charge_id)
-            FROM started
-        )
-        SELECT id
-        FROM started
-        "#,
+) -> Result<Passed, DbError> {
+    let rows = sqlx::query_file!(
+        "src/db/sql/start_execute.sql",
         &rows.charge_ids,
         &rows.outbox_ids,
         &rows.lease_tokens,
         &rows.versions,
         &rows.provider_charge_ids as &[&str],
         &rows.provider_accounts as &[&str],
+        &rows.executes,
     )
     .fetch_all(connection)
     .await?;
-    Ok(started)
+    let mut passed = Passed::default();
+    for row in rows {
+        let list = if row.started {
+            &mut passed.started
+        } else {
+            &mut passed.paused
+        };
+        list.push(row.charge_id);
+    }
+    Ok(passed)
 }
 
 /// After a lost reply: the charges that the same statement has already started. Only the lease's holder can have.

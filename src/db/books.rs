@@ -26,6 +26,8 @@ pub struct Standing {
     /// Of charges that require reconciliation, whatever else the job is.
     pub unclear: Jobs,
     pub discrepancies: i64,
+    pub paused_by_operator: bool,
+    pub paused_by_recovery: bool,
 }
 
 /// Enough to see that something is wrong, and little to count.
@@ -48,5 +50,7 @@ pub async fn standing(connection: &mut PgConnection, lease: Duration) -> Result<
         parked: jobs(row.parked, row.parked_age),
         unclear: jobs(row.unclear, row.unclear_age),
         discrepancies: row.discrepancies,
+        paused_by_operator: row.paused_by_operator,
+        paused_by_recovery: row.paused_by_recovery,
     })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::{DbError, charges, interval};
 use crate::domain::charge::Progress;
@@ -20,6 +21,8 @@ pub struct Claimed {
     /// The instruction as it was frozen at intake.
     pub payload: serde_json::Value,
     pub progress: Progress,
+    /// Since when it could have been claimed.
+    pub due_at: OffsetDateTime,
     pub created_at: OffsetDateTime,
     /// The client asked for a cancel.
     pub cancel_requested: bool,
@@ -35,56 +38,143 @@ pub struct Unclaimable {
     pub error: DbError,
 }
 
-/// Leases up to `limit` rows that are due, oldest first, of a kind and payload version this release knows; rows of other
-/// versions are left to the release that knows them. What another worker locks at this moment is skipped.
-pub async fn claim(
-    connection: &mut PgConnection,
-    limit: i64,
-    token: LeaseToken,
-    lease: Duration,
-    payload_versions: &[i16],
-) -> Result<Vec<Result<Claimed, Unclaimable>>, DbError> {
-    let rows = sqlx::query_file!(
+/// What every claim is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// At most as many rows.
+    pub limit: i64,
+    pub token: LeaseToken,
+    pub lease: Duration,
+    /// The payload versions that this release knows; rows of others are left to the release that knows them.
+    pub payload_versions: &'a [i16],
+}
+
+type Claims = Vec<Result<Claimed, Unclaimable>>;
+
+/// Leases rows that are due, oldest first; none while sending is paused. What another worker locks at this moment is
+/// skipped.
+pub async fn claim(connection: &mut PgConnection, terms: Terms<'_>) -> Result<Claims, DbError> {
+    let rows = sqlx::query_file_as!(
+        Row,
         "src/db/sql/claim.sql",
-        limit,
-        token.as_uuid(),
-        interval(lease),
-        payload_versions,
+        terms.limit,
+        terms.token.as_uuid(),
+        interval(terms.lease),
+        terms.payload_versions,
     )
     .fetch_all(connection)
     .await?;
-    let claimed = rows.into_iter().map(|row| {
-        let charge = ChargeId::from_uuid(row.charge_id);
+    Ok(rows
+        .into_iter()
+        .map(|row| row.claimed(terms.token))
+        .collect())
+}
+
+/// As [`claim`], of these merchants alone and in their order, and at most `share` rows of each.
+pub async fn claim_of(
+    connection: &mut PgConnection,
+    merchants: &[Uuid],
+    share: i64,
+    terms: Terms<'_>,
+) -> Result<Claims, DbError> {
+    let rows = sqlx::query_file_as!(
+        Row,
+        "src/db/sql/claim_of.sql",
+        terms.limit,
+        terms.token.as_uuid(),
+        interval(terms.lease),
+        terms.payload_versions,
+        merchants,
+        share,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| row.claimed(terms.token))
+        .collect())
+}
+
+/// A merchant with jobs that are ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub merchant: Uuid,
+    /// Whether one of them is due; the others are later.
+    pub due: bool,
+}
+
+/// The next `limit` merchants after `cursor` that have jobs, in the order of their ids. Each costs two look-ups in the
+/// index, however many jobs it has.
+pub async fn merchants_waiting(
+    connection: &mut PgConnection,
+    cursor: Uuid,
+    limit: i32,
+) -> Result<Vec<Waiting>, DbError> {
+    let waiting = sqlx::query_file_as!(Waiting, "src/db/sql/merchants_waiting.sql", cursor, limit,)
+        .fetch_all(connection)
+        .await?;
+    Ok(waiting)
+}
+
+struct Row {
+    outbox_id: i64,
+    attempt: i32,
+    payload: serde_json::Value,
+    run_at: OffsetDateTime,
+    charge_id: Uuid,
+    stage: String,
+    money: String,
+    version: i32,
+    attempts: i32,
+    prepares: i32,
+    provider_account: Option<String>,
+    provider_charge_id: Option<String>,
+    failure: Option<serde_json::Value>,
+    next_action: Option<serde_json::Value>,
+    created_at: OffsetDateTime,
+    cancel_requested: bool,
+    claimed_at: OffsetDateTime,
+}
+
+impl Row {
+    fn claimed(self, lease: LeaseToken) -> Result<Claimed, Unclaimable> {
+        let charge = ChargeId::from_uuid(self.charge_id);
         let unclaimable = |error| Unclaimable {
-            outbox_id: row.outbox_id,
-            lease: token,
+            outbox_id: self.outbox_id,
+            lease,
             error,
         };
         Ok(Claimed {
-            outbox_id: row.outbox_id,
-            lease: token,
-            attempt: row.attempt,
+            outbox_id: self.outbox_id,
+            lease,
+            attempt: self.attempt,
             charge,
-            payload: row.payload,
+            payload: self.payload,
             progress: Progress {
-                version: row.version,
-                state: charges::state(charge, &row.stage, &row.money, row.failure, row.next_action)
-                    .map_err(unclaimable)?,
-                attempts: row.attempts,
-                prepares: row.prepares,
+                version: self.version,
+                state: charges::state(
+                    charge,
+                    &self.stage,
+                    &self.money,
+                    self.failure,
+                    self.next_action,
+                )
+                .map_err(unclaimable)?,
+                attempts: self.attempts,
+                prepares: self.prepares,
                 object: charges::object(
                     charge,
-                    row.provider_charge_id.as_deref(),
-                    row.provider_account,
+                    self.provider_charge_id.as_deref(),
+                    self.provider_account,
                 )
                 .map_err(unclaimable)?,
             },
-            created_at: row.created_at,
-            cancel_requested: row.cancel_requested,
-            claimed_at: row.claimed_at,
+            due_at: self.run_at,
+            created_at: self.created_at,
+            cancel_requested: self.cancel_requested,
+            claimed_at: self.claimed_at,
         })
-    });
-    Ok(claimed.collect())
+    }
 }
 
 /// Makes rows ready again whose lease ran out: their holder crashed, hung or lost its connection. Returns how many.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::books::MOST_COUNTED;
 use super::{DbError, interval};
 
 /// One page of the walk over all charges.
@@ -83,16 +84,16 @@ pub async fn make_job(
                 AND version = $2
                 AND stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
                 AND NOT EXISTS (SELECT FROM outbox WHERE outbox.charge_id = $1 AND outbox.kind = 'charge')
-            RETURNING id, version
+            RETURNING id, merchant_id, version
         ),
         events AS (
             INSERT INTO charge_events (charge_id, version, kind, actor, reason)
             SELECT id, version, 'job_made', 'reconciler', 'the charge was open and had no job'
             FROM charge
         )
-        INSERT INTO outbox (kind, charge_id, payload_version, payload, unclear_since)
+        INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload, unclear_since)
         SELECT
-            'charge', charge.id, $3, $4,
+            'charge', charge.id, charge.merchant_id, $3, $4,
             -- As the charge was before this statement.
             CASE charges.stage WHEN 'requires_reconciliation' THEN charges.updated_at END
         FROM charge
@@ -172,11 +173,12 @@ pub async fn purge_requests(
     Ok(done.rows_affected())
 }
 
-/// Jobs that need attention, each by its own clock.
+/// Jobs that need attention, each by its own clock, counted up to [`MOST_COUNTED`].
 #[derive(Debug)]
 pub struct Backlog {
     pub parked: i64,
-    /// Claimed at least once and still not done after the threshold.
+    /// Claimed at least once and for longer than the threshold neither executed nor, if it was executed, clear. A charge
+    /// whose customer or bank has its turn is where it should be, for days if need be.
     pub stuck: i64,
 }
 
@@ -187,13 +189,29 @@ pub async fn backlog(
     let row = sqlx::query!(
         r#"
         SELECT
-            count(*) FILTER (WHERE state = 'parked') AS "parked!",
-            count(*) FILTER (
-                WHERE state <> 'parked' AND attempt > 0 AND created_at < now() - $1::interval
+            (
+                SELECT count(*)
+                FROM (SELECT FROM outbox WHERE state = 'parked' ORDER BY id LIMIT $2) AS bounded
+            ) AS "parked!",
+            (
+                SELECT count(*)
+                FROM (
+                    SELECT charge_id, unclear_since
+                    FROM outbox
+                    -- A first run under way is not stuck, however long its job had waited for it.
+                    WHERE (state = 'ready' AND attempt > 0 OR state = 'leased' AND attempt > 1)
+                        AND COALESCE(unclear_since, created_at) < now() - $1::interval
+                    LIMIT $2
+                ) AS attempted
+                JOIN charges ON charges.id = attempted.charge_id
+                WHERE attempted.unclear_since IS NOT NULL
+                    OR charges.money = 'not_moved'
+                    -- Its execute surely did nothing, every time; an object that the provider processes has been executed.
+                    OR (charges.stage = 'processing' AND charges.attempts = 0)
             ) AS "stuck!"
-        FROM outbox
         "#,
         interval(threshold),
+        MOST_COUNTED,
     )
     .fetch_one(connection)
     .await?;

@@ -14,8 +14,10 @@ use tokio::time::Instant;
 
 use super::breaker::{Breaker, Change};
 use super::meters::WorkerMeters;
+use super::pauses::Pauses;
 use super::stored::{Start, Started, StoreObject};
 use crate::batch::{Queue, Refusal};
+use crate::budget::{Budget, Priority, Turn};
 use crate::completion::{Completion, Ending, Hold, Settled, Settlement};
 use crate::db::claim::Claimed;
 use crate::domain::charge::{InvalidTransition, Progress, State, StoredObject};
@@ -44,6 +46,8 @@ pub struct Executor<P> {
     pub store: Queue<StoreObject>,
     pub completion: Completion,
     pub breaker: Arc<Breaker>,
+    pub budget: Budget,
+    pub pauses: Pauses,
     pub limits: ExecutorLimits,
     pub random: Random,
     pub meters: WorkerMeters,
@@ -92,6 +96,18 @@ pub(super) enum Call {
     Cancel(ProviderChargeId),
 }
 
+impl Call {
+    /// Whether it goes out to the provider.
+    fn asks(&self) -> bool {
+        match self {
+            Self::Find(_) | Self::Prepare | Self::Execute(_) | Self::Read(_) | Self::Cancel(_) => {
+                true
+            }
+            Self::Adopt(_) => false,
+        }
+    }
+}
+
 impl<'a> Run<'a> {
     pub(super) fn open(
         claimed: Claimed,
@@ -135,8 +151,8 @@ impl<'a> Run<'a> {
 
 impl<P: Provider> Executor<P> {
     /// Runs a claimed job to the end of this run. `deadline` is when its lease ends, by this process's monotonic clock
-    /// read before the claim.
-    pub async fn run(&self, claimed: Claimed, deadline: Instant) -> Ran {
+    /// read before the claim; `turn` is that of its first call.
+    pub async fn run(&self, claimed: Claimed, deadline: Instant, turn: Turn) -> Ran {
         let hold = Hold {
             charge: claimed.charge,
             outbox_id: claimed.outbox_id,
@@ -179,21 +195,27 @@ impl<P: Provider> Executor<P> {
                 return self.settle(hold, Ending::Park { reason }).await;
             }
         };
-        self.drive(run).await
+        self.drive(run, turn).await
     }
 
-    async fn drive(&self, mut run: Run<'_>) -> Ran {
+    async fn drive(&self, mut run: Run<'_>, turn: Turn) -> Ran {
         let mut call = self.first_call(&run);
+        let mut turn = Some(turn);
         loop {
-            if !self.time_is_left(&run) {
-                let ending = Ending::Wait {
-                    progress: None,
-                    delay: Duration::ZERO,
-                    reason: "lease_too_short",
-                };
-                return self.settle(run.hold, ending).await;
+            // Before the gate, so that no charge waits for its turn with its money unknown.
+            if call.asks() {
+                match turn.take() {
+                    Some(turn) => turn.comes().await,
+                    None => self.budget.take(Priority::Charge).await,
+                }
             }
-            let asked_at = Instant::now();
+            if !self.time_is_left(&run) {
+                return self.later(run.hold, "lease_too_short").await;
+            }
+            if self.pauses.any() && matches!(call, Call::Prepare | Call::Execute(_)) {
+                return self.later(run.hold, "paused").await;
+            }
+            let mut asked_at = Instant::now();
             let (phase, reply) = match call {
                 Call::Find(since) => match self.find(&run, since).await {
                     Ok(next) => {
@@ -210,14 +232,23 @@ impl<P: Provider> Executor<P> {
                     ),
                 },
                 Call::Adopt(id) => {
-                    call = match self.start(&mut run, id.clone()).await {
+                    call = match self.start(&mut run, id.clone(), false).await {
                         Ok(()) => Call::Read(id),
                         Err(ran) => return ran,
                     };
                     continue;
                 }
                 Call::Prepare => (Phase::Prepare, self.prepare(&run).await),
-                Call::Execute(ref id) => (Phase::Execute, self.execute(&run, id).await),
+                Call::Execute(ref id) => {
+                    if let Err(ran) = self.start(&mut run, id.clone(), true).await {
+                        return ran;
+                    }
+                    if !self.time_is_left(&run) {
+                        return self.later(run.hold, "lease_too_short").await;
+                    }
+                    asked_at = Instant::now();
+                    (Phase::Execute, self.execute(&run, id).await)
+                }
                 Call::Read(ref id) => (Phase::Read, self.provider.read(id).await),
                 Call::Cancel(ref id) => (Phase::Cancel, self.provider.cancel(id).await),
             };
@@ -378,10 +409,7 @@ impl<P: Provider> Executor<P> {
     /// Takes a step: the next call, or the end of this run.
     async fn take(&self, run: &mut Run<'_>, phase: Phase, step: Step) -> Next {
         match step {
-            Step::Execute(id) => match self.start(run, id.clone()).await {
-                Ok(()) => Next::Call(Call::Execute(id)),
-                Err(ran) => Next::Ended(ran),
-            },
+            Step::Execute(id) => Next::Call(Call::Execute(id)),
             Step::Read => match &run.progress.object {
                 Some(object) => Next::Call(Call::Read(object.id.clone())),
                 None => Next::Call(Call::Prepare),
@@ -424,8 +452,14 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    /// Commits the object's id and that the money is unknown. `Err` ends the run: nothing may be sent.
-    pub(super) async fn start(&self, run: &mut Run<'_>, id: ProviderChargeId) -> Result<(), Ran> {
+    /// Commits the object's id and that the money is unknown, to execute it or to read it. `Err` ends the run: nothing may
+    /// be sent.
+    pub(super) async fn start(
+        &self,
+        run: &mut Run<'_>,
+        id: ProviderChargeId,
+        executes: bool,
+    ) -> Result<(), Ran> {
         let object = StoredObject {
             id,
             account: self.provider.profile().account.clone(),
@@ -436,11 +470,13 @@ impl<P: Provider> Executor<P> {
                 .submit(Start {
                     hold: run.hold,
                     object,
+                    executes,
                 })
                 .await
             {
                 Ok(Started::Yes) => Some(progress),
                 Ok(Started::No) => None,
+                Ok(Started::Paused) => return Err(self.later(run.hold, "paused").await),
                 Err(Refusal::Data) => {
                     return Err(self
                         .settle(
@@ -463,6 +499,16 @@ impl<P: Provider> Executor<P> {
             }
             None => Err(self.give_back(run.hold).await),
         }
+    }
+
+    /// Gives the job back as it is: its next run begins as soon as it is claimed.
+    async fn later(&self, hold: Hold, reason: &'static str) -> Ran {
+        let ending = Ending::Wait {
+            progress: None,
+            delay: Duration::ZERO,
+            reason,
+        };
+        self.settle(hold, ending).await
     }
 
     /// The charge is not as this run saw it. If the job is still ours all the same, another run begins at once from what

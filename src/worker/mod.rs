@@ -6,7 +6,9 @@
 
 pub mod breaker;
 pub mod executor;
+mod fairness;
 mod meters;
+pub mod pauses;
 pub mod resolve;
 pub mod stored;
 
@@ -19,15 +21,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::Chain;
-use crate::db::claim::{self, Claimed, Unclaimable};
+use crate::budget::{Room, Turn};
+use crate::db::claim::{self, Claimed, Terms, Unclaimable};
 use crate::db::session::Session;
-use crate::db::{DbError, Fault};
+use crate::db::{self, DbError, Fault};
 use crate::domain::ids::LeaseToken;
 use crate::domain::request::Instruction;
 use crate::provider::Provider;
 use crate::random::Random;
 use breaker::Allowance;
 use executor::Executor;
+use fairness::{Fairness, MOST_MERCHANTS, Next};
 pub use meters::WorkerMeters;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +43,10 @@ pub struct WorkerLimits {
     pub slack: Duration,
     /// How often an idle worker looks for jobs that other processes made.
     pub poll_interval: Duration,
-    /// How often expired leases are taken back.
+    /// How often expired leases are taken back, and pauses looked at.
     pub take_back_interval: Duration,
+    /// How long the oldest job may wait before merchants take turns.
+    pub fair_after: Duration,
     /// How long running jobs may take after a shutdown was asked for.
     pub grace: Duration,
 }
@@ -52,6 +58,7 @@ pub struct Worker<P> {
     /// Rung when this process accepted charges.
     wake: Arc<Notify>,
     random: Random,
+    fairness: Fairness,
 }
 
 impl<P: Provider> Worker<P> {
@@ -69,6 +76,7 @@ impl<P: Provider> Worker<P> {
             limits,
             wake,
             random,
+            fairness: Fairness::new(limits.fair_after),
         }
     }
 
@@ -87,6 +95,7 @@ impl<P: Provider> Worker<P> {
             }
             if Instant::now() >= next_take_back {
                 self.take_back().await;
+                self.look_for_pauses().await;
                 next_take_back = Instant::now() + self.limits.take_back_interval;
             }
             let pause = match self.begin(&permits, &mut jobs).await {
@@ -117,20 +126,31 @@ impl<P: Provider> Worker<P> {
         }
     }
 
-    /// Claims what the free permits and the breaker allow and starts it.
+    /// Claims what the free permits, the budget and the breaker allow and starts it.
     async fn begin(&mut self, permits: &Arc<Semaphore>, jobs: &mut JoinSet<()>) -> Begun {
         let free = permits.available_permits();
         if free == 0 {
             return Begun::NoPermit;
         }
+        // A job that is claimed makes its first call at once: no lease ticks while it waits for its turn.
+        let room = match self.executor.budget.room(Instant::now()) {
+            Room::Unbounded => free,
+            Room::Calls(calls) => calls.min(free),
+            Room::NoneBefore(at) => return Begun::NotBefore(at),
+        };
         let (limit, probe) = match self.executor.breaker.allowance(Instant::now()) {
-            Allowance::All => (free, false),
+            Allowance::All => (room, false),
             Allowance::Probe => (1, true),
             Allowance::NoneBefore(at) => return Begun::NotBefore(at),
         };
         // Taken before the claim, so that a slow answer of the database makes the lease shorter and never longer.
         let deadline = Instant::now() + self.limits.lease - self.limits.slack;
-        let claimed = match self.claim(limit).await {
+        let next = if probe {
+            Next::Oldest
+        } else {
+            self.fairness.next()
+        };
+        let claimed = match self.claim(next, limit).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "claiming failed");
@@ -142,13 +162,19 @@ impl<P: Provider> Worker<P> {
             if probe {
                 self.executor.breaker.probe_unused(Instant::now());
             }
-            return Begun::Nothing;
+            return match next {
+                Next::Oldest => Begun::Nothing,
+                // Whose turn it was has nothing any more; the oldest go on.
+                Next::ByMerchant { .. } => Begun::Some,
+            };
         }
+        self.executor.pauses.claimed();
         for job in claimed {
             match job {
                 Ok(job) => {
                     let permit = permits.clone().try_acquire_owned().ok();
-                    jobs.spawn(run(self.executor.clone(), job, deadline, permit));
+                    let turn = self.executor.budget.turn(Instant::now());
+                    jobs.spawn(run(self.executor.clone(), job, deadline, (turn, permit)));
                 }
                 Err(unclaimable) => self.park(unclaimable).await,
             }
@@ -156,14 +182,48 @@ impl<P: Provider> Worker<P> {
         Begun::Some
     }
 
-    async fn claim(&mut self, limit: usize) -> Result<Vec<Result<Claimed, Unclaimable>>, DbError> {
+    async fn claim(&mut self, next: Next, limit: usize) -> Result<Claims, DbError> {
         let token = LeaseToken::from_uuid(self.random.uuid());
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let lease = self.limits.lease;
-        self.ask(async move |connection| {
-            claim::claim(connection, limit, token, lease, &[Instruction::VERSION]).await
-        })
-        .await
+        let terms = Terms {
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            token,
+            lease: self.limits.lease,
+            payload_versions: &[Instruction::VERSION],
+        };
+        match next {
+            Next::Oldest => {
+                let claimed = self
+                    .ask(async move |connection| claim::claim(connection, terms).await)
+                    .await?;
+                let waited = claimed
+                    .iter()
+                    .flatten()
+                    .map(|job| job.claimed_at - job.due_at)
+                    .max()
+                    .and_then(|waited| Duration::try_from(waited).ok());
+                self.fairness.claimed_oldest(claimed.len() == limit, waited);
+                Ok(claimed)
+            }
+            Next::ByMerchant { look_after } => {
+                if let Some(cursor) = look_after {
+                    let waiting = self
+                        .ask(async move |connection| {
+                            claim::merchants_waiting(connection, cursor, MOST_MERCHANTS).await
+                        })
+                        .await?;
+                    self.fairness.looked(&waiting);
+                }
+                let (merchants, share) = self.fairness.turn(limit);
+                if merchants.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let share = i64::try_from(share).unwrap_or(i64::MAX);
+                self.ask(async move |connection| {
+                    claim::claim_of(connection, &merchants, share, terms).await
+                })
+                .await
+            }
+        }
     }
 
     async fn take_back(&mut self) {
@@ -182,6 +242,18 @@ impl<P: Provider> Worker<P> {
             }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "taking back expired leases failed");
+            }
+        }
+    }
+
+    async fn look_for_pauses(&mut self) {
+        match self
+            .ask(async |connection| db::pauses::list(connection).await)
+            .await
+        {
+            Ok(pauses) => self.executor.pauses.look(pauses),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "looking for pauses failed");
             }
         }
     }
@@ -224,6 +296,8 @@ impl<P: Provider> Worker<P> {
     }
 }
 
+type Claims = Vec<Result<Claimed, Unclaimable>>;
+
 enum Begun {
     Some,
     Nothing,
@@ -236,10 +310,10 @@ async fn run<P: Provider>(
     executor: Arc<Executor<P>>,
     job: Claimed,
     deadline: Instant,
-    permit: Option<OwnedSemaphorePermit>,
+    (turn, permit): (Turn, Option<OwnedSemaphorePermit>),
 ) {
     let charge = job.charge;
-    let ran = executor.run(job, deadline).await;
+    let ran = executor.run(job, deadline, turn).await;
     executor.meters.ran(&ran);
     tracing::debug!(charge.id = %charge, ?ran, "a run ended");
     drop(permit);

@@ -148,7 +148,7 @@ impl<P: Provider> Executor<P> {
     ) -> Result<ProviderChargeId, Resolved> {
         let surely_none = match self.find(run, run.since_before_accepted()).await {
             Ok(Call::Adopt(id)) => {
-                return match self.start(run, id.clone()).await {
+                return match self.start(run, id.clone(), false).await {
                     Ok(()) => Ok(id),
                     Err(Ran::Settled(_)) => Err(Resolved::Changed),
                     Err(Ran::Unwritten(refusal)) => Err(Resolved::Unwritten(refusal)),

@@ -1,7 +1,9 @@
 //! The gate before execute: commits the object's id and that the money is unknown, many charges a statement.
 //!
-//! Nothing is executed that did not come through here. If the process dies after the commit and before execute was sent,
+//! Nothing is executed that did not come through here, and nothing comes through to be executed while sending is paused. If the process dies after the commit and before execute was sent,
 //! the next run reads the object by its stored id and finds it not executed.
+
+use std::collections::HashSet;
 
 use sqlx::PgConnection;
 
@@ -10,11 +12,12 @@ use crate::completion::Hold;
 use crate::db::{self, DbError};
 use crate::domain::charge::StoredObject;
 
-/// An object that is about to be executed.
+/// An object that is about to be executed or, if a look found it, read.
 #[derive(Clone, Debug)]
 pub struct Start {
     pub hold: Hold,
     pub object: StoredObject,
+    pub executes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Started {
     Yes,
     /// The lease is lost, the charge has changed or another object is stored: nothing may be sent.
     No,
+    /// Sending is paused; nothing was stored.
+    Paused,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,25 +53,34 @@ impl Statement for StoreObject {
         order.dedup_by_key(|index| charge(index));
         let mut rows = db::attempt::Rows::default();
         for index in &order {
-            let Start { hold, object } = &items[*index];
+            let Start {
+                hold,
+                object,
+                executes,
+            } = &items[*index];
             rows.charge_ids.push(hold.charge.as_uuid());
             rows.outbox_ids.push(hold.outbox_id);
             rows.lease_tokens.push(hold.lease.as_uuid());
             rows.versions.push(hold.version);
             rows.provider_charge_ids.push(object.id.as_str());
             rows.provider_accounts.push(&object.account);
+            rows.executes.push(*executes);
         }
-        let mut started = if repeated {
+        let before = if repeated {
             db::attempt::already_started(connection, &rows).await?
         } else {
             Vec::new()
         };
-        started.extend(db::attempt::start_execute(connection, &rows).await?);
-        let started: std::collections::HashSet<_> = started.into_iter().collect();
+        let now = db::attempt::start_execute(connection, &rows).await?;
+        let started: HashSet<_> = before.into_iter().chain(now.started).collect();
+        let paused: HashSet<_> = now.paused.into_iter().collect();
         let mut answers = vec![Started::No; items.len()];
         for index in order {
-            if started.contains(&charge(&index).as_uuid()) {
+            let id = charge(&index).as_uuid();
+            if started.contains(&id) {
                 answers[index] = Started::Yes;
+            } else if paused.contains(&id) {
+                answers[index] = Started::Paused;
             }
         }
         Ok(answers)

@@ -264,9 +264,13 @@ impl Hand {
         let mut connection = service.books.acquire().await.unwrap();
         claim::take_back_expired(&mut connection, 10).await.unwrap();
         let token = LeaseToken::from_uuid(self.random.uuid());
-        let minute = Duration::from_mins(1);
-        let claimed =
-            claim::claim(&mut connection, 10, token, minute, &[Instruction::VERSION]).await;
+        let terms = claim::Terms {
+            limit: 10,
+            token,
+            lease: Duration::from_mins(1),
+            payload_versions: &[Instruction::VERSION],
+        };
+        let claimed = claim::claim(&mut connection, terms).await;
         claimed
             .unwrap()
             .into_iter()
@@ -395,6 +399,7 @@ impl Held {
         Start {
             hold: self.hold,
             object: object.clone(),
+            executes: true,
         }
     }
 }

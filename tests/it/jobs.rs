@@ -1,6 +1,7 @@
 //! Jobs that a worker can't run now, or not at all: they fail nothing and hold up nobody.
 
 use payonce::config::Roles;
+use serde_json::json;
 
 use crate::support::books::uuid_of;
 use crate::support::service::{API, WORKER};
@@ -173,4 +174,64 @@ async fn a_charge_that_can_not_be_read_is_parked_and_costs_its_neighbours_nothin
     process.client.terminal(&new.id()).await;
     process.kill().await;
     service.check_books().await;
+}
+
+/// Days at a customer's or a bank's hands are no fault of the job's. Hours without an answer are.
+#[tokio::test]
+async fn a_job_is_stuck_that_nobody_has_the_turn_of() {
+    let service = TestService::new().await;
+    // Whose turn it is is not asked again meanwhile.
+    let seldom = [("worker.slow_base", "1h"), ("worker.slow_cap", "1h")];
+    let running = service.run_with(Roles::ALL, &seldom).await;
+    let charge = async |key: &str, method: &str| {
+        let mut body = charge_body(method);
+        body["return_url"] = "https://shop.example.com/back".into();
+        running.client.charge(key, &body).await.id()
+    };
+    let customers = charge("customer", "pm_card_authenticationRequired").await;
+    running.client.at_stage(&customers, "requires_action").await;
+    let banks = charge("bank", "pm_sim_processing").await;
+    until("the bank has its turn", async || {
+        (service.job(&banks).await.state == "ready"
+            && running.client.show(&banks).await.body["attempts"] == 1)
+            .then_some(())
+    })
+    .await;
+    let lost =
+        json!({"phase": "execute", "status": 503, "body": "{}", "effect": false, "times": 1});
+    service.ledger.dictate(lost).await;
+    let unread = json!({"phase": "read", "status": 503, "body": "{}", "times": 100_000});
+    service.ledger.dictate(unread).await;
+    let unclear = charge("unclear", "pm_card_visa").await;
+    running
+        .client
+        .at_stage(&unclear, "requires_reconciliation")
+        .await;
+    let unmade = json!({"phase": "prepare", "status": 503, "body": "{}", "times": 100_000});
+    service.ledger.dictate(unmade).await;
+    let unprepared = charge("unprepared", "pm_card_visa").await;
+    until("it was tried again", async || {
+        (service.job(&unprepared).await.attempt > 1).then_some(())
+    })
+    .await;
+    running.stop().await;
+    let waiting = accept(&service, 1).await.remove(0);
+
+    let stuck = async |change: &'static str| {
+        let mut connection = service.books.acquire().await.unwrap();
+        sqlx::query(change).execute(&mut *connection).await.unwrap();
+        let hour = std::time::Duration::from_hours(1);
+        let backlog = payonce::db::reconcile::backlog(&mut connection, hour).await;
+        backlog.unwrap().stuck
+    };
+    assert_eq!(stuck("SELECT").await, 0, "none of them is old");
+    let old = "UPDATE outbox SET created_at = created_at - interval '3 days'";
+    assert_eq!(stuck(old).await, 1, "the unprepared one");
+    let old = "UPDATE outbox SET unclear_since = unclear_since - interval '3 days'";
+    assert_eq!(stuck(old).await, 2, "and the unclear one");
+    // However long it waited for its first run.
+    let first = "UPDATE outbox SET state = 'leased', attempt = attempt + 1, lease_token = gen_random_uuid(),
+                     lease_until = now() + interval '1 minute'
+                 WHERE attempt = 0";
+    assert_eq!(stuck(first).await, 2, "but not {waiting}");
 }

@@ -13,17 +13,21 @@
 
 mod support;
 
+mod budget;
 mod cancels;
 mod crashes;
 mod dev;
+mod fairness;
 mod fencing;
 mod intake;
+mod job_plans;
 mod jobs;
 mod list_plans;
 mod lists;
 mod main_path;
 mod metrics;
 mod operator;
+mod outages;
 mod provider_answers;
 mod provider_faults;
 mod provider_unreachable;

@@ -51,8 +51,8 @@ async fn find(connection: &mut PgConnection, id: ChargeId) -> anyhow::Result<Cha
     Ok(charge)
 }
 
-/// Why a charge is changed by hand: written into its history, where its merchant can read it too.
-fn reason(text: &str) -> Result<String, String> {
+/// Why a charge is changed by hand: written into its history, where its merchant can read it too. Or why sending is paused.
+pub(super) fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
     let sane = (1..=500).contains(&text.chars().count()) && !text.chars().any(char::is_control);
     if sane {

@@ -272,6 +272,7 @@ async fn claimed(
         charge: id,
         payload: held.payload,
         progress: charge.progress,
+        due_at: held.claimed_at,
         created_at: charge.created_at,
         cancel_requested: held.cancel_requested,
         claimed_at: held.claimed_at,

@@ -5,6 +5,8 @@ WITH due AS MATERIALIZED (
         AND run_at <= now()
         AND kind = 'charge'
         AND payload_version = ANY($4)
+        -- In the claim itself: no process takes a job once a pause is committed.
+        AND NOT EXISTS (SELECT FROM pauses)
     ORDER BY run_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
@@ -17,10 +19,10 @@ leased AS (
         lease_until = now() + $3
     FROM due
     WHERE outbox.id = due.id
-    RETURNING outbox.id, outbox.charge_id, outbox.attempt, outbox.payload
+    RETURNING outbox.id, outbox.charge_id, outbox.attempt, outbox.payload, outbox.run_at
 )
 SELECT
-    leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!",
+    leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!", leased.run_at AS "run_at!",
     charges.id AS charge_id, charges.stage, charges.money, charges.version, charges.attempts, charges.prepares,
     charges.provider_account, charges.provider_charge_id, charges.failure,
     charges.next_action, charges.created_at,

@@ -36,8 +36,8 @@ new_charges AS (
     RETURNING id, created_at
 ),
 jobs AS (
-    INSERT INTO outbox (kind, charge_id, payload_version, payload)
-    SELECT 'charge', charge_id, $19, payload::jsonb
+    INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload)
+    SELECT 'charge', charge_id, merchant_id, $19, payload::jsonb
     FROM input
     JOIN requests USING (charge_id)
 )

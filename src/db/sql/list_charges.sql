@@ -72,16 +72,26 @@ recent AS MATERIALIZED (
     ORDER BY created_at DESC, id DESC
     LIMIT 101
 ),
--- Where few are, so are the jobs, one for each. They are those of all merchants, so they are left alone if the walk
--- before has seen everything.
+-- Where few are, so are the jobs, one for each: those of the merchant, and those whose merchant is not known, written by an
+-- earlier release. Left alone if the walk before has seen everything.
 open AS MATERIALIZED (
     SELECT of_job.id, of_job.created_at
-    FROM outbox
+    FROM (
+        SELECT charge_id FROM outbox WHERE state = 'ready' AND kind = 'charge' AND merchant_id = $1
+        UNION ALL
+        SELECT charge_id FROM outbox WHERE state = 'ready' AND kind = 'charge' AND merchant_id IS NULL
+        UNION ALL
+        SELECT charge_id FROM outbox
+        WHERE state = 'leased' AND kind = 'charge' AND (merchant_id = $1 OR merchant_id IS NULL)
+        UNION ALL
+        SELECT charge_id FROM outbox
+        WHERE state = 'parked' AND kind = 'charge' AND (merchant_id = $1 OR merchant_id IS NULL)
+    ) AS jobs
     -- The limit keeps this a look-up for each job, however many the planner believes there are.
     CROSS JOIN LATERAL (
         SELECT id, created_at
         FROM charges
-        WHERE id = outbox.charge_id
+        WHERE id = jobs.charge_id
             AND merchant_id = $1
             AND stage = ANY($3)
             AND created_at >= $4
@@ -100,7 +110,6 @@ open AS MATERIALIZED (
             ORDER BY created_at DESC, id DESC
             OFFSET 2000
         )
-        AND outbox.kind = 'charge'
     ORDER BY of_job.created_at DESC, of_job.id DESC
     LIMIT 101
 ),

@@ -42,4 +42,6 @@ SELECT
         SELECT extract(epoch FROM now() - min(unclear_since))::double precision
         FROM outbox
         WHERE unclear_since IS NOT NULL
-    ) AS unclear_age
+    ) AS unclear_age,
+    EXISTS (SELECT FROM pauses WHERE kind = 'operator') AS "paused_by_operator!",
+    EXISTS (SELECT FROM pauses WHERE kind = 'recovery') AS "paused_by_recovery!"

@@ -137,6 +137,22 @@ async fn work_that_nobody_takes_fires_backlog_and_reconciler_stopped() {
 }
 
 #[tokio::test]
+async fn a_pause_that_nobody_ends_fires_paused() {
+    let service = TestService::new().await;
+    let api = service.run_with(API, &[]).await;
+    let before = api.scrape().await;
+    assert_eq!(before.count("payonce_paused{kind=\"operator\"}"), 0);
+    service
+        .change("INSERT INTO pauses (kind, reason) VALUES ('operator', 'x')")
+        .await;
+    let after = api.scrape().await;
+    assert_eq!(after.count("payonce_paused{kind=\"operator\"}"), 1);
+    assert_eq!(after.count("payonce_paused{kind=\"recovery\"}"), 0);
+    course(&before, &after).fires("PayoncePaused");
+    api.stop().await;
+}
+
+#[tokio::test]
 async fn a_charge_that_stays_unclear_fires_unclear() {
     let service = TestService::new().await;
     let running = service.run().await;

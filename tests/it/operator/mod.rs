@@ -1,6 +1,7 @@
 //! An operator's commands, run as the real binary against the books and the simulator of one test.
 
 mod keys;
+mod pause;
 mod resolve;
 mod retry;
 

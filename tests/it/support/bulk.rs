@@ -47,8 +47,8 @@ const FILL: &str = "
         ) AS rows
         RETURNING id, finished_at
     )
-    INSERT INTO outbox (kind, charge_id, payload_version, payload, run_at)
-    SELECT 'charge', id, 1, '{}', now() + interval '1 day'
+    INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload, run_at)
+    SELECT 'charge', id, $1, 1, '{}', now() + interval '1 day'
     FROM made
     WHERE finished_at IS NULL
 ";
@@ -63,6 +63,50 @@ impl TestService {
         sqlx::query(FILL)
             .bind(merchant.as_uuid())
             .bind(ids.collect::<Vec<_>>())
+            .execute(&self.books)
+            .await
+            .unwrap();
+    }
+}
+
+/// Copies of one accepted charge that nobody has begun, under other keys, due for as long as that one has been.
+const BACKLOG: &str = "
+    WITH model AS (
+        SELECT charges.*, outbox.payload, outbox.payload_version
+        FROM charges
+        JOIN outbox ON outbox.charge_id = charges.id
+        WHERE charges.id = $1
+    ),
+    keys AS MATERIALIZED (
+        SELECT g, gen_random_uuid() AS id
+        FROM generate_series(1, $2) AS g
+    ),
+    requests AS (
+        INSERT INTO idempotent_requests (merchant_id, operation, client_key, charge_id, intake_id)
+        SELECT model.merchant_id, 'charge', 'copy-' || g, keys.id, gen_random_uuid()
+        FROM model, keys
+    ),
+    copies AS (
+        INSERT INTO charges (
+            id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
+            off_session, metadata, live, provider
+        )
+        SELECT
+            keys.id, merchant_id, 'copy-' || g, fingerprint, fingerprint_version, amount, currency, payment_method,
+            off_session, metadata, live, provider
+        FROM model, keys
+    )
+    INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload)
+    SELECT 'charge', keys.id, merchant_id, payload_version, payload
+    FROM model, keys
+";
+
+impl TestService {
+    /// Makes `count` more charges like this one, which nobody has begun.
+    pub async fn backlog(&self, charge: &str, count: i32) {
+        sqlx::query(BACKLOG)
+            .bind(super::books::uuid_of(charge))
+            .bind(count)
             .execute(&self.books)
             .await
             .unwrap();

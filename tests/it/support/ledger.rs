@@ -170,6 +170,12 @@ impl Ledger {
             .await;
     }
 
+    /// Takes back what was dictated and not answered yet.
+    pub async fn dictate_nothing(&self) {
+        self.send(reqwest::Method::DELETE, "/_sim/answer", None)
+            .await;
+    }
+
     /// The customer comes back from the bank: `success` or `fail`.
     pub async fn authenticate(&self, object: &str, result: &str) {
         self.send(

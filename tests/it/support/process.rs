@@ -102,13 +102,18 @@ impl Process {
 
     /// Returns when it has raised the alert with this code.
     pub async fn alerted(&self, code: &str) {
-        super::until(&format!("the alert {code}"), async || {
+        self.logged("ERROR", code).await;
+    }
+
+    /// Returns the line with this code, once it is logged.
+    pub async fn logged(&self, level: &str, code: &str) -> serde_json::Value {
+        super::until(&format!("{level} {code}"), async || {
             let log = self.log.lock().unwrap();
             log.iter()
-                .any(|line| line["code"] == code && line["level"] == "ERROR")
-                .then_some(())
+                .find(|line| line["code"] == code && line["level"] == level)
+                .cloned()
         })
-        .await;
+        .await
     }
 
     pub fn id(&self) -> u32 {

@@ -1,0 +1,37 @@
+-- As claim.sql, and a share for each of some merchants, in their order.
+WITH due AS MATERIALIZED (
+    SELECT of_merchant.id
+    FROM unnest($5::uuid[]) AS merchants (merchant_id)
+    CROSS JOIN LATERAL (
+        SELECT id
+        FROM outbox
+        WHERE state = 'ready'
+            AND merchant_id = merchants.merchant_id
+            AND run_at <= now()
+            AND kind = 'charge'
+            AND payload_version = ANY($4)
+            AND NOT EXISTS (SELECT FROM pauses)
+        ORDER BY run_at
+        LIMIT $6
+        FOR UPDATE SKIP LOCKED
+    ) AS of_merchant
+    LIMIT $1
+),
+leased AS (
+    UPDATE outbox
+    SET state = 'leased',
+        attempt = outbox.attempt + 1,
+        lease_token = $2,
+        lease_until = now() + $3
+    FROM due
+    WHERE outbox.id = due.id
+    RETURNING outbox.id, outbox.charge_id, outbox.attempt, outbox.payload, outbox.run_at
+)
+SELECT
+    leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!", leased.run_at AS "run_at!",
+    charges.id AS charge_id, charges.stage, charges.money, charges.version, charges.attempts, charges.prepares,
+    charges.provider_account, charges.provider_charge_id, charges.failure,
+    charges.next_action, charges.created_at,
+    charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!"
+FROM leased
+JOIN charges ON charges.id = leased.charge_id
