@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Queue, Refusal, Statement};
@@ -42,9 +44,16 @@ pub enum Ending {
         progress: Option<Progress>,
         delay: Duration,
         reason: &'static str,
+        /// From when on a sweep must look for the charge's object before it goes on.
+        look_from: Option<OffsetDateTime>,
+        /// For people: the last call of the run.
+        call: Option<LastCall>,
     },
     /// An operator must look; no worker touches the job until then.
-    Park { reason: &'static str },
+    Park {
+        reason: &'static str,
+        call: Option<LastCall>,
+    },
     /// The provider's object is not the one we asked for: written down, and parked.
     Dispute {
         provider: &'static str,
@@ -53,6 +62,15 @@ pub enum Ending {
     },
     /// The charge was terminal already: the job goes, the charge stays.
     Discard,
+}
+
+/// What was asked of the provider last, what came back in a word, and the provider's own id of the request.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastCall {
+    pub phase: &'static str,
+    pub answer: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_request_id: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -260,13 +278,15 @@ async fn wait(
     let mut waiting = Vec::new();
     for index in order {
         let Settlement { hold, ending } = &items[*index];
-        let (progress, delay, reason, parked) = match ending {
+        let (progress, delay, reason, look_from, call, parked) = match ending {
             Ending::Wait {
                 progress,
                 delay,
                 reason,
-            } => (progress.as_ref(), *delay, *reason, false),
-            Ending::Park { reason } => (None, Duration::ZERO, *reason, true),
+                look_from,
+                call,
+            } => (progress.as_ref(), *delay, *reason, *look_from, call, false),
+            Ending::Park { reason, call } => (None, Duration::ZERO, *reason, None, call, true),
             Ending::Finish { .. } | Ending::Dispute { .. } | Ending::Discard => continue,
         };
         waiting.push((*index, hold.outbox_id));
@@ -290,6 +310,11 @@ async fn wait(
         rows.delays.push(db::interval(delay));
         rows.parked.push(parked);
         rows.errors.push(Some(reason));
+        rows.looks_from.push(look_from);
+        rows.calls.push(
+            call.as_ref()
+                .map(|call| serde_json::to_string(call).expect("texts are always valid JSON")),
+        );
     }
     if waiting.is_empty() {
         return Ok(());

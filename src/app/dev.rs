@@ -117,6 +117,7 @@ impl Dev {
                 config: &config,
                 roles: Roles::ALL,
                 dev: true,
+                recovery: None,
                 random,
             },
             shutdown,

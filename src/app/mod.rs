@@ -9,6 +9,7 @@ pub mod dev;
 mod observer;
 pub mod operate;
 mod pool;
+pub mod recovery;
 mod shared;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::recovery::Since;
 use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
 use crate::budget::Budget;
 use crate::completion::{Completion, Settle};
@@ -32,11 +34,13 @@ use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
 use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
+use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::pauses::Pauses;
 use crate::worker::stored::StoreObject;
+use crate::worker::strays::SettleStrays;
 use crate::worker::{Worker, WorkerLimits, WorkerMeters};
 use shared::Shared;
 
@@ -59,6 +63,10 @@ pub enum AppError {
     },
     #[error("the worker needs provider.stripe.secret_key")]
     NoSecretKey,
+    #[error("the recovery can't begin")]
+    Recovery(#[source] db::DbError),
+    #[error("the books hold no event that says since when to compare them with the provider")]
+    NothingRemembered,
     #[error("provider.stripe.secret_key is not a key of Stripe's")]
     SecretKey,
     #[error("the Stripe adapter can't be made")]
@@ -71,6 +79,8 @@ pub struct Setup<'a> {
     pub roles: Roles,
     /// Whether `po_dev_key` is taken.
     pub dev: bool,
+    /// Hold sending until the provider's objects since then are compared with the books.
+    pub recovery: Option<Since>,
     pub random: Random,
 }
 
@@ -92,6 +102,9 @@ impl App {
             .as_ref()
             .ok_or(AppError::NoDatabase)?;
         check_schema(setup.config, database).await?;
+        if let Some(since) = setup.recovery {
+            recovery::begin(setup.config, database, since).await?;
+        }
         let mut app = Self {
             tasks: JoinSet::new(),
             shutdown,
@@ -117,7 +130,7 @@ impl App {
             observer.watch_breaker(app.start_worker(&shared)?);
         }
         if setup.roles.reconciler {
-            app.start_reconciler(&shared);
+            app.start_reconciler(&shared)?;
         }
         if let Some(listener) = listener {
             let random = setup.random.clone();
@@ -198,6 +211,7 @@ impl App {
                     .saturating_sub(config.http.acceptance_timeout),
                 intake_wait: config.http.acceptance_timeout,
                 database_wait: config.database.connect_timeout,
+                key_window: config.provider.stripe.relied_on_key_window(),
             },
             meters: HttpMeters::new(&shared.meters),
         });
@@ -223,6 +237,7 @@ impl App {
             executor,
             storing,
             completing,
+            settling,
         } = executor(
             config,
             database,
@@ -233,6 +248,7 @@ impl App {
         let breaker = Arc::clone(&executor.breaker);
         self.start_batcher(storing);
         self.start_batcher(completing);
+        self.start_batcher(settling);
         let limits = WorkerLimits {
             permits: config.worker.permits,
             lease: config.worker.lease,
@@ -253,7 +269,7 @@ impl App {
         Ok(breaker)
     }
 
-    fn start_reconciler(&mut self, shared: &Shared<'_>) {
+    fn start_reconciler(&mut self, shared: &Shared<'_>) -> Result<(), AppError> {
         let (setup, database) = (shared.setup, shared.database);
         let config = setup.config;
         let limits = ReconcilerLimits {
@@ -270,6 +286,15 @@ impl App {
             reconciler.run(shutdown).await;
             "reconciler"
         });
+        let meters = SweepMeters::new(&shared.meters);
+        let budget = shared.budget.clone();
+        let sweeper = sweeper(config, database, &setup.random, budget, meters)?;
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            sweeper.run(shutdown).await;
+            "sweeper"
+        });
+        Ok(())
     }
 
     /// A batcher ends by itself when the last queue into it is gone.
@@ -286,6 +311,7 @@ struct Parts {
     executor: Executor<Stripe>,
     storing: Batcher<StoreObject>,
     completing: Batcher<Settle>,
+    settling: Batcher<SettleStrays>,
 }
 
 fn executor(
@@ -300,10 +326,12 @@ fn executor(
     let unmeasured = BatchMeters::none();
     let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
     let (completion, completing) = Completion::new(&durable, limits, random, &meters.completion);
+    let (strays, settling) = batch::batcher(&SettleStrays, &durable, limits, random, &unmeasured);
     let executor = Executor {
         provider: Arc::new(stripe(config)?),
         store,
         completion,
+        strays,
         breaker: Arc::new(Breaker::new(BreakerLimits {
             threshold: config.worker.breaker_threshold,
             base: config.worker.breaker_base,
@@ -324,19 +352,45 @@ fn executor(
         executor,
         storing,
         completing,
+        settling,
     })
+}
+
+/// A sweeper of the configured account.
+pub(crate) fn sweeper(
+    config: &Config,
+    database: &DatabaseUrl,
+    random: &Random,
+    budget: Budget,
+    meters: SweepMeters,
+) -> Result<Sweeper<Stripe>, AppError> {
+    let session = session_maker(config, database, Durability::Durable)();
+    let provider = Arc::new(stripe(config)?);
+    let limits = config
+        .reconciler
+        .sweep_limits(config.provider.stripe.relied_on_key_window());
+    let parts = SweepParts {
+        limits,
+        rules: RULES,
+        budget,
+        random: random.clone(),
+        meters,
+    };
+    Ok(Sweeper::new(provider, session, parts))
 }
 
 /// Runs until `shutdown`. `Ok(false)` if something ended by itself.
 pub async fn serve(
     config: &Config,
     roles: Roles,
+    recovery: Option<Since>,
     shutdown: CancellationToken,
 ) -> Result<bool, AppError> {
     let setup = Setup {
         config,
         roles,
         dev: false,
+        recovery,
         random: Random::from_os(),
     };
     let app = App::start(setup, shutdown).await?;
@@ -383,6 +437,5 @@ fn stripe(config: &Config) -> Result<Stripe, AppError> {
         connect_timeout: settings.connect_timeout.min(settings.timeout / 2),
         pool_idle: settings.pool_idle,
         key_window: settings.key_window,
-        find_pages: settings.find_pages,
     })?)
 }

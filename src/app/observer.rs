@@ -159,6 +159,7 @@ impl BooksAccess {
 struct BooksGauges {
     readable: Gauge,
     discrepancies: Gauge,
+    sweep_age: Gauge,
     paused_by_operator: Gauge,
     paused_by_recovery: Gauge,
     later: Gauge,
@@ -211,6 +212,11 @@ impl BooksGauges {
                 "Where the provider and the books differ and nobody has resolved it yet; counted up to 10000.",
                 &[],
             ),
+            sweep_age: meters.gauge(
+                "payonce_sweep_age_seconds",
+                "How long ago the newest sweep began that came to its end: what is younger was not compared with the provider.",
+                &[],
+            ),
             paused_by_operator: paused(Kind::Operator),
             paused_by_recovery: paused(Kind::Recovery),
             later: count("later"),
@@ -229,6 +235,8 @@ impl BooksGauges {
                 .map_or(f64::NAN, |standing| counted(pick(standing)))
         };
         self.discrepancies.set(told(|books| books.discrepancies));
+        self.sweep_age
+            .set(standing.map_or(f64::NAN, |books| books.sweep_age_seconds));
         self.paused_by_operator
             .set(told(|books| i64::from(books.paused_by_operator)));
         self.paused_by_recovery

@@ -7,7 +7,7 @@ use super::{AppError, Parts, executor};
 use crate::batch::{Batcher, Statement};
 use crate::budget::Budget;
 use crate::config::Config;
-use crate::db::claim::Claimed;
+use crate::db::claim::{Claimed, Ours};
 use crate::domain::outcome::operator::Decision;
 use crate::meters::Meters;
 use crate::provider::stripe::Stripe;
@@ -30,11 +30,18 @@ impl Desk {
             executor,
             storing,
             completing,
+            settling,
         } = executor(config, database, random, &Budget::unbounded(), unmeasured)?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);
+        start(&mut batchers, settling);
         Ok(Self { executor, batchers })
+    }
+
+    /// What this process has, for holding a job.
+    pub fn ours(&self) -> Ours<'_> {
+        self.executor.ours()
     }
 
     /// Takes the decision for a held job and ends when everything is written.

@@ -8,6 +8,7 @@ mod config;
 mod confirm;
 mod database;
 mod dev;
+mod discrepancies;
 mod generated;
 mod healthcheck;
 mod idempotency_key;
@@ -16,6 +17,7 @@ mod migrate;
 mod openapi;
 mod output;
 mod pause;
+mod reconcile;
 mod serve;
 mod settings;
 mod simulator;
@@ -62,6 +64,11 @@ enum Command {
     /// Look at charges, and help those that are stuck.
     #[command(subcommand)]
     Charges(charges::Charges),
+    /// Compare the provider's objects with the books, and the books with them.
+    Reconcile(reconcile::Reconcile),
+    /// Look at what differs between the provider and the books, and say that it is dealt with.
+    #[command(subcommand)]
+    Discrepancies(discrepancies::Discrepancies),
     /// Hold sending to the provider, for all processes; charges are accepted and wait.
     Pause(pause::PauseSending),
     /// Let sending go on after `pause`.
@@ -105,6 +112,8 @@ impl Command {
             Self::Merchants(command) => command.run().await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
+            Self::Reconcile(command) => command.run().await,
+            Self::Discrepancies(command) => command.run().await,
             Self::Pause(command) => command.run().await,
             Self::Resume(command) => command.run().await,
             Self::IdempotencyKey(command) => command.run(),

@@ -2,11 +2,14 @@
 
 use clap::{Args, ValueEnum};
 
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio_util::sync::CancellationToken;
 
 use super::output::Hinted;
 use super::settings::{Settings, hinted};
 use crate::app::AppError;
+use crate::app::recovery::Since;
 use crate::config::Roles;
 use crate::shutdown::Signals;
 use crate::{app, telemetry};
@@ -26,8 +29,26 @@ pub(super) struct Serve {
     /// What this process does; everything if left out.
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     pub(super) only: Vec<Role>,
+    /// Hold sending, in all processes, until the provider's objects since then are compared with the books: after a
+    /// restore, or a failover that lost commits. Intake goes on. Sending begins by itself when the comparison is done;
+    /// needs a process with the role reconciler.
+    #[arg(long)]
+    pub(super) recovery: bool,
+    /// Since when the provider may have what the books have not: the time to which they were restored
+    /// (`2026-11-28T00:00:00Z`) or how long ago that is (`48h`). Left out, the newest event in the books says it.
+    #[arg(long, value_name = "WHEN", requires = "recovery", value_parser = since)]
+    since: Option<Since>,
     #[command(flatten)]
     settings: Settings,
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(ago) = humantime::parse_duration(text) {
+        return Ok(Since::Ago(ago));
+    }
+    OffsetDateTime::parse(text, &Rfc3339)
+        .map(Since::At)
+        .map_err(|_| "a time like 2026-11-28T00:00:00Z or a duration like 48h".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +77,10 @@ impl Serve {
         telemetry::init(&config.log)?;
         let shutdown = CancellationToken::new();
         tokio::spawn(Signals::register()?.watch(shutdown.clone()));
-        let served = app::serve(&config, options.roles, shutdown).await;
+        let recovery = self
+            .recovery
+            .then(|| self.since.unwrap_or(Since::Remembered));
+        let served = app::serve(&config, options.roles, recovery, shutdown).await;
         if served.map_err(unserved)? {
             Ok(())
         } else {
@@ -73,6 +97,9 @@ fn unserved(error: AppError) -> anyhow::Error {
         }
         AppError::Schema(_) => {
             "check that Postgres runs there and that DATABASE_URL is right".to_owned()
+        }
+        AppError::NothingRemembered => {
+            "say it: --since 48h, or --since 2026-11-28T00:00:00Z".to_owned()
         }
         _ => return error.into(),
     };

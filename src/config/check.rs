@@ -320,6 +320,32 @@ fn reconciler(config: &Config, faults: &mut Faults) {
         )
         .with_value(reconciler.batch)
     });
+    faults.some_time("reconciler.sweep_interval", reconciler.sweep_interval);
+    faults.at_least_one("reconciler.sweep_pages", reconciler.sweep_pages);
+    faults.not_longer(
+        ("reconciler.sweep_interval", reconciler.sweep_interval),
+        ("reconciler.sweep_window", reconciler.sweep_window),
+    );
+    faults.not_longer(
+        ("reconciler.sweep_pause", reconciler.sweep_pause),
+        ("provider.stripe.timeout", config.provider.stripe.timeout),
+    );
+    let calls = config
+        .provider
+        .stripe
+        .timeout
+        .saturating_mul(CALLS_OF_A_JOB);
+    faults.unless(reconciler.sweep_lease > calls, || {
+        ConfigError::new(
+            "reconciler.sweep_lease",
+            format!(
+                "{CALLS_OF_A_JOB} × provider.stripe.timeout is {}",
+                show(calls)
+            ),
+            format!("set it above {}, or lower that", show(calls)),
+        )
+        .with_value(show(reconciler.sweep_lease))
+    });
 }
 
 fn key_window(config: &Config, faults: &mut Faults) {
@@ -352,7 +378,6 @@ fn stripe(config: &Config, faults: &mut Faults) {
     });
     faults.some_time("provider.stripe.timeout", stripe.timeout);
     faults.some_time("provider.stripe.connect_timeout", stripe.connect_timeout);
-    faults.at_least_one("provider.stripe.find_pages", stripe.find_pages);
     // In test mode a simulator may stand on another host of a private network.
     let may_be_plain = provider.mode == Mode::Test && stripe.base_url.starts_with("http://");
     faults.unless(may_be_plain || is_protected(&stripe.base_url), || {

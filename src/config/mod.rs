@@ -12,6 +12,8 @@ mod show;
 mod tests;
 mod values;
 
+use std::time::Duration;
+
 use reqwest::Url;
 use serde::Serialize;
 
@@ -27,6 +29,7 @@ use crate::batch::BatchLimits;
 use crate::db::session::SessionLimits;
 use crate::domain::api_key::Mode;
 use crate::domain::retry::RetryPolicy;
+use crate::reconciler::sweep::SweepLimits;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Config {
@@ -106,6 +109,27 @@ impl Intake {
             items: self.batch_items,
             bytes: self.batch_bytes,
             give_up_after: self.give_up_after,
+        }
+    }
+}
+
+impl Stripe {
+    /// How long a key is relied on after its first use.
+    pub fn relied_on_key_window(&self) -> Duration {
+        self.key_window.saturating_sub(self.key_window_margin)
+    }
+}
+
+impl Reconciler {
+    pub fn sweep_limits(&self, key_window: Duration) -> SweepLimits {
+        SweepLimits {
+            poll: self.interval,
+            every: self.sweep_interval,
+            window: self.sweep_window,
+            pause: self.sweep_pause,
+            pages: self.sweep_pages,
+            lease: self.sweep_lease,
+            key_window,
         }
     }
 }

@@ -101,6 +101,15 @@ pub struct Reconciler {
     #[serde(with = "span")]
     pub interval: Duration,
     pub batch: u32,
+    #[serde(with = "span")]
+    pub sweep_interval: Duration,
+    #[serde(with = "span")]
+    pub sweep_window: Duration,
+    #[serde(with = "span")]
+    pub sweep_pause: Duration,
+    pub sweep_pages: usize,
+    #[serde(with = "span")]
+    pub sweep_lease: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -138,7 +147,6 @@ pub struct Stripe {
     pub key_window_margin: Duration,
     pub pool_idle: usize,
     pub calls_per_second: CallRate,
-    pub find_pages: usize,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

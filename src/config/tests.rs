@@ -269,8 +269,23 @@ const BASE: &str = "PAYONCE__PROVIDER__STRIPE__BASE_URL";
 const RELATIONS: &[(&[(&str, &str)], &str)] = &[
     (&[("PAYONCE__WORKER__LEASE", "93s")], "worker.lease"),
     (
-        &[("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "80s")],
+        &[
+            ("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "80s"),
+            ("PAYONCE__RECONCILER__SWEEP_LEASE", "10m"),
+        ],
         "worker.lease",
+    ),
+    (
+        &[("PAYONCE__RECONCILER__SWEEP_LEASE", "90s")],
+        "reconciler.sweep_lease",
+    ),
+    (
+        &[("PAYONCE__RECONCILER__SWEEP_WINDOW", "59m")],
+        "reconciler.sweep_interval",
+    ),
+    (
+        &[("PAYONCE__RECONCILER__SWEEP_PAGES", "0")],
+        "reconciler.sweep_pages",
     ),
     (
         &[("PAYONCE__WORKER__POLL_INTERVAL", "0s")],

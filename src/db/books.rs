@@ -26,6 +26,8 @@ pub struct Standing {
     /// Of charges that require reconciliation, whatever else the job is.
     pub unclear: Jobs,
     pub discrepancies: i64,
+    /// Since the newest sweep that came to its end began.
+    pub sweep_age_seconds: f64,
     pub paused_by_operator: bool,
     pub paused_by_recovery: bool,
 }
@@ -50,6 +52,7 @@ pub async fn standing(connection: &mut PgConnection, lease: Duration) -> Result<
         parked: jobs(row.parked, row.parked_age),
         unclear: jobs(row.unclear, row.unclear_age),
         discrepancies: row.discrepancies,
+        sweep_age_seconds: row.sweep_age.unwrap_or_default().max(0.0),
         paused_by_operator: row.paused_by_operator,
         paused_by_recovery: row.paused_by_recovery,
     })

@@ -1,17 +1,21 @@
 //! A client asks for a cancel: certain at once while nobody holds the job and no object is stored, else a request that the
 //! worker takes to the provider.
 
+use std::time::Duration;
+
 use sqlx::PgConnection;
 
-use super::DbError;
+use super::{DbError, interval};
 use crate::domain::ids::{ChargeId, MerchantId};
 
 /// Cancels a charge whose job nobody holds and for which no object is stored: only a stored object is ever executed, and
-/// none can be stored for a charge that is terminal. Returns whether it did.
+/// none can be stored for a charge that is terminal. Not one that rows which were lost may have executed: which has stray
+/// objects, or is older than `key_window`, or came while a recovery is under way. Returns whether it did.
 pub async fn before_execute(
     connection: &mut PgConnection,
     merchant: MerchantId,
     charge: ChargeId,
+    key_window: Duration,
 ) -> Result<bool, DbError> {
     let canceled = sqlx::query_scalar!(
         r#"
@@ -37,6 +41,14 @@ pub async fn before_execute(
                 AND charges.stage IN ('pending', 'processing')
                 AND charges.money = 'not_moved'
                 AND charges.provider_charge_id IS NULL
+                AND charges.created_at > now() - $3::interval
+                AND NOT EXISTS (SELECT FROM pauses WHERE kind = 'recovery')
+                AND NOT EXISTS (
+                    SELECT
+                    FROM stray_objects
+                    WHERE stray_objects.charge_id = $1
+                        AND stray_objects.settled_at IS NULL
+                )
             RETURNING charges.id, charges.merchant_id, charges.idempotency_key, charges.version, job.id AS job_id
         ),
         requests AS (
@@ -63,6 +75,7 @@ pub async fn before_execute(
         "#,
         charge.as_uuid(),
         merchant.as_uuid(),
+        interval(key_window),
     )
     .fetch_optional(connection)
     .await?;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{DbError, charges, interval};
 use crate::domain::charge::Progress;
-use crate::domain::ids::{ChargeId, LeaseToken};
+use crate::domain::ids::{ChargeId, LeaseToken, ProviderChargeId};
 
 /// A leased outbox row with the charge it is for, as both stood at the claim.
 #[derive(Debug)]
@@ -28,6 +28,38 @@ pub struct Claimed {
     pub cancel_requested: bool,
     /// The database's clock at the claim.
     pub claimed_at: OffsetDateTime,
+    pub look: Look,
+    /// Objects with the charge's stamp that are not its own and not settled.
+    pub strays: Strays,
+}
+
+/// Where a job's look for its object stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// None was asked for, or so long ago that the provider may have forgotten a key that was used since.
+    NotAsked,
+    /// It waits for a sweep.
+    Asked,
+    /// A sweep that began after it has seen every object with the charge's stamp; what it found is among the strays.
+    Answered,
+}
+
+impl Look {
+    pub(super) const fn read(asked: bool, answered: bool) -> Self {
+        match (asked, answered) {
+            (_, true) => Self::Answered,
+            (true, false) => Self::Asked,
+            (false, false) => Self::NotAsked,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strays {
+    /// In the account of this process.
+    Here(Vec<ProviderChargeId>),
+    /// One of them is in an account that this process does not have.
+    Elsewhere,
 }
 
 /// A row that was leased and can't be read.
@@ -36,6 +68,24 @@ pub struct Unclaimable {
     pub outbox_id: i64,
     pub lease: LeaseToken,
     pub error: DbError,
+}
+
+impl Strays {
+    pub(super) fn read(charge: ChargeId, ids: &[String]) -> Result<Self, DbError> {
+        let parsed: Option<Vec<_>> = ids.iter().map(|id| ProviderChargeId::parse(id)).collect();
+        parsed.map(Self::Here).ok_or(DbError::Unreadable {
+            charge,
+            column: "strays",
+        })
+    }
+}
+
+/// What the claiming process has, to judge looks and strays by.
+#[derive(Clone, Copy, Debug)]
+pub struct Ours<'a> {
+    pub account: &'a str,
+    /// How long the provider is relied on to remember a key.
+    pub key_window: Duration,
 }
 
 /// What every claim is told.
@@ -47,6 +97,7 @@ pub struct Terms<'a> {
     pub lease: Duration,
     /// The payload versions that this release knows; rows of others are left to the release that knows them.
     pub payload_versions: &'a [i16],
+    pub ours: Ours<'a>,
 }
 
 type Claims = Vec<Result<Claimed, Unclaimable>>;
@@ -61,6 +112,8 @@ pub async fn claim(connection: &mut PgConnection, terms: Terms<'_>) -> Result<Cl
         terms.token.as_uuid(),
         interval(terms.lease),
         terms.payload_versions,
+        terms.ours.account,
+        interval(terms.ours.key_window),
     )
     .fetch_all(connection)
     .await?;
@@ -84,6 +137,8 @@ pub async fn claim_of(
         terms.token.as_uuid(),
         interval(terms.lease),
         terms.payload_versions,
+        terms.ours.account,
+        interval(terms.ours.key_window),
         merchants,
         share,
     )
@@ -116,6 +171,10 @@ pub async fn merchants_waiting(
     Ok(waiting)
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "columns, each its own question"
+)]
 struct Row {
     outbox_id: i64,
     attempt: i32,
@@ -134,6 +193,10 @@ struct Row {
     created_at: OffsetDateTime,
     cancel_requested: bool,
     claimed_at: OffsetDateTime,
+    look_asked: bool,
+    look_answered: bool,
+    strays: Vec<String>,
+    strays_elsewhere: bool,
 }
 
 impl Row {
@@ -173,6 +236,12 @@ impl Row {
             created_at: self.created_at,
             cancel_requested: self.cancel_requested,
             claimed_at: self.claimed_at,
+            look: Look::read(self.look_asked, self.look_answered),
+            strays: if self.strays_elsewhere {
+                Strays::Elsewhere
+            } else {
+                Strays::read(charge, &self.strays).map_err(unclaimable)?
+            },
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use sqlx::PgConnection;
 use sqlx::postgres::types::PgInterval;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::DbError;
@@ -108,6 +109,10 @@ pub struct WaitRows<'a> {
     /// Leave the row to an operator.
     pub parked: Vec<bool>,
     pub errors: Vec<Option<&'a str>>,
+    /// From when on a sweep must look for the charge's object before it goes on.
+    pub looks_from: Vec<Option<OffsetDateTime>>,
+    /// The last call of the run, as a JSON text.
+    pub calls: Vec<Option<String>>,
 }
 
 /// Gives the leases back until later, or parks the rows, and shows where the charges stand. Returns the outbox ids that
@@ -128,6 +133,8 @@ pub async fn wait(connection: &mut PgConnection, rows: &WaitRows<'_>) -> Result<
         &rows.delays,
         &rows.parked,
         &rows.errors as &[Option<&str>],
+        &rows.looks_from as &[Option<OffsetDateTime>],
+        &rows.calls as &[Option<String>],
     )
     .fetch_all(connection)
     .await?;

@@ -11,6 +11,7 @@ pub mod charge_search;
 pub mod charges;
 pub mod claim;
 pub mod completion;
+pub mod discrepancies;
 pub mod intake;
 pub mod merchants;
 pub mod migrations;
@@ -18,8 +19,12 @@ pub mod operate;
 pub mod outbox;
 pub mod pauses;
 pub mod reconcile;
+pub mod recovery;
 pub mod schema;
 pub mod session;
+pub mod strays;
+pub mod sweep_pages;
+pub mod sweeps;
 
 use std::time::Duration;
 

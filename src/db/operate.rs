@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::claim::{Look, Ours, Strays};
 use super::{DbError, interval};
 use crate::domain::ids::{ChargeId, LeaseToken};
 
@@ -128,6 +129,8 @@ pub struct HeldJob {
     pub cancel_requested: bool,
     /// The database's clock at the claim.
     pub claimed_at: OffsetDateTime,
+    pub look: Look,
+    pub strays: Strays,
 }
 
 /// Takes the lease of a charge's job for an operator, whenever it is due, and writes what they want and why. `None` when
@@ -138,53 +141,38 @@ pub async fn hold(
     token: LeaseToken,
     lease: Duration,
     (reason, detail): (&str, &Value),
+    ours: Ours<'_>,
 ) -> Result<Option<HeldJob>, DbError> {
-    let held = sqlx::query_as!(
-        HeldJob,
-        r#"
-        WITH job AS MATERIALIZED (
-            SELECT id, state
-            FROM outbox
-            WHERE charge_id = $1
-                AND kind = 'charge'
-                AND state IN ('parked', 'ready')
-            ORDER BY id
-            LIMIT 1
-            FOR UPDATE
-        ),
-        leased AS (
-            UPDATE outbox
-            SET state = 'leased',
-                lease_token = $2,
-                lease_until = now() + $3
-            FROM job
-            WHERE outbox.id = job.id
-            RETURNING
-                outbox.id, outbox.charge_id, outbox.attempt, outbox.payload_version, outbox.payload,
-                job.state AS was
-        ),
-        events AS (
-            INSERT INTO charge_events (charge_id, version, kind, actor, reason, detail)
-            SELECT charges.id, charges.version, 'resolve_asked', 'operator', $4, $5
-            FROM leased
-            JOIN charges ON charges.id = leased.charge_id
-        )
-        SELECT
-            leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload_version AS "payload_version!",
-            leased.payload AS "payload!", leased.was AS "was!",
-            charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!"
-        FROM leased
-        JOIN charges ON charges.id = leased.charge_id
-        "#,
+    let held = sqlx::query_file!(
+        "src/db/sql/hold.sql",
         charge.as_uuid(),
         token.as_uuid(),
         interval(lease),
         reason,
         detail,
+        ours.account,
+        interval(ours.key_window),
     )
     .fetch_optional(connection)
     .await?;
-    Ok(held)
+    held.map(|row| {
+        Ok(HeldJob {
+            outbox_id: row.outbox_id,
+            attempt: row.attempt,
+            payload_version: row.payload_version,
+            payload: row.payload,
+            was: row.was,
+            cancel_requested: row.cancel_requested,
+            claimed_at: row.claimed_at,
+            look: Look::read(row.look_asked, row.look_answered),
+            strays: if row.strays_elsewhere {
+                Strays::Elsewhere
+            } else {
+                Strays::read(charge, &row.strays)?
+            },
+        })
+    })
+    .transpose()
 }
 
 /// Gives a held job back as it was, with its time and its error, and writes why nothing was decided. Returns whether the

@@ -22,6 +22,8 @@ pub struct Job {
     pub lease_until: Option<OffsetDateTime>,
     pub run_at: OffsetDateTime,
     pub last_error: Option<String>,
+    /// The last call of the last run: `phase`, `answer`, `provider_request_id`, `at`.
+    pub last_call: Option<serde_json::Value>,
     pub created_at: OffsetDateTime,
     /// The database's clock.
     pub now: OffsetDateTime,
@@ -33,7 +35,7 @@ pub async fn find(connection: &mut PgConnection, charge: ChargeId) -> Result<Opt
         Job,
         r#"
         SELECT
-            id, kind, payload_version, state, attempt, lease_token, lease_until, run_at, last_error, created_at,
+            id, kind, payload_version, state, attempt, lease_token, lease_until, run_at, last_error, last_call, created_at,
             now() AS "now!"
         FROM outbox
         WHERE charge_id = $1

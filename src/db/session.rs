@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection};
 
-use super::DbError;
+use super::{DbError, Fault};
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,25 @@ impl Session {
             limits,
             connection: None,
         }
+    }
+
+    /// Runs `statements` on the connection, and gives it up where its state is unknown. Each statement is given its time.
+    pub async fn ask<R>(
+        &mut self,
+        statements: u32,
+        run: impl AsyncFnOnce(&mut PgConnection) -> Result<R, DbError>,
+    ) -> Result<R, DbError> {
+        let limit = self.answer_timeout() * statements;
+        let connection = self.connection().await?;
+        let answer = tokio::time::timeout(limit, run(connection))
+            .await
+            .unwrap_or(Err(DbError::AnswerTimeout));
+        if let Err(error) = &answer
+            && matches!(error.fault(), Fault::Unknown | Fault::Refused)
+        {
+            self.discard();
+        }
+        answer
     }
 
     /// The connection, made now if there is none. Nothing was sent if this fails.

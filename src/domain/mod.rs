@@ -10,3 +10,4 @@ pub mod money;
 pub mod outcome;
 pub mod request;
 pub mod retry;
+pub mod sweep;

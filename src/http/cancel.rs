@@ -3,6 +3,8 @@
 //! Moves no money and needs no key: it is safe to repeat, and every answer shows the charge as it stands. Before anything
 //! was executed it is certain at once; after that the provider decides, and the answer is 202 until it has.
 
+use std::time::Duration;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -33,7 +35,8 @@ pub(super) async fn cancel(
     let id = charges::path_id(id)?;
     let ask = async {
         let mut connection = state.parts().pool.acquire().await?;
-        ask(&mut connection, principal.merchant, id).await
+        let window = state.parts().limits.key_window;
+        ask(&mut connection, principal.merchant, id, window).await
     };
     let charge = tokio::time::timeout(state.parts().limits.database_wait, ask)
         .await
@@ -73,8 +76,9 @@ async fn ask(
     connection: &mut PgConnection,
     merchant: MerchantId,
     id: ChargeId,
+    key_window: Duration,
 ) -> Result<Option<Charge>, DbError> {
-    if !db::cancel::before_execute(connection, merchant, id).await? {
+    if !db::cancel::before_execute(connection, merchant, id, key_window).await? {
         db::cancel::request(connection, merchant, id).await?;
     }
     db::charges::find(connection, merchant, id).await

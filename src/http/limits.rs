@@ -13,6 +13,9 @@ pub struct HttpLimits {
     pub intake_wait: Duration,
     /// How long a read of the database may take, the wait for a connection included.
     pub database_wait: Duration,
+    /// How young a charge must be for a cancel to be certain without the provider: while it would remember what rows that
+    /// were lost have sent.
+    pub key_window: Duration,
 }
 
 impl Default for HttpLimits {
@@ -21,6 +24,7 @@ impl Default for HttpLimits {
             body_read: Duration::from_secs(10),
             intake_wait: Duration::from_secs(10),
             database_wait: Duration::from_secs(3),
+            key_window: Duration::from_hours(23),
         }
     }
 }

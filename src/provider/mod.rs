@@ -36,13 +36,13 @@ pub struct Reply {
     pub request_id: Option<String>,
 }
 
-/// What a walk over the provider's objects found.
+/// One page of the provider's list of objects, newest first.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
-    /// Every page answered, to the end: these carry our stamp, and there are no others.
-    Objects(Vec<Object>),
-    /// Some page did not answer: nothing is known.
-    NotAsked(Answer),
+pub struct Page {
+    /// Those with a stamp of ours, whole, each with the charge that it names.
+    pub objects: Vec<(ChargeId, Object)>,
+    /// After which object the next page begins; none on the last.
+    pub next: Option<ProviderChargeId>,
 }
 
 pub trait Provider: Send + Sync + 'static {
@@ -69,6 +69,11 @@ pub trait Provider: Send + Sync + 'static {
     /// Makes the object unable to move money; refused by the provider if it already has.
     fn cancel(&self, object: &ProviderChargeId) -> impl Future<Output = Reply> + Send;
 
-    /// Looks for objects with the charge's stamp among all that were made from `since` on.
-    fn find(&self, charge: ChargeId, since: OffsetDateTime) -> impl Future<Output = Found> + Send;
+    /// Lists the objects that were made from `since` on, behind `after`. An answer in the place of a page says nothing of
+    /// any object: only a walk whose every page answered, to the last, has asked.
+    fn list(
+        &self,
+        since: OffsetDateTime,
+        after: Option<&ProviderChargeId>,
+    ) -> impl Future<Output = Result<Page, Box<Answer>>> + Send;
 }

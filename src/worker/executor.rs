@@ -16,18 +16,19 @@ use super::breaker::{Breaker, Change};
 use super::meters::WorkerMeters;
 use super::pauses::Pauses;
 use super::stored::{Start, Started, StoreObject};
+use super::strays::SettleStrays;
 use crate::batch::{Queue, Refusal};
 use crate::budget::{Budget, Priority, Turn};
-use crate::completion::{Completion, Ending, Hold, Settled, Settlement};
-use crate::db::claim::Claimed;
+use crate::completion::{Completion, Ending, Hold, LastCall, Settled, Settlement};
+use crate::db::claim::{Claimed, Look, Ours, Strays};
 use crate::domain::charge::{InvalidTransition, Progress, State, StoredObject};
 use crate::domain::ids::ProviderChargeId;
 use crate::domain::outcome::{
-    self, Alert, Answer, Asked, Certainty, Context, Health, Phase, Reason, Step,
+    self, Alert, Asked, CanMoveNoMore, Certainty, Context, Health, Phase, Reason, Step,
 };
 use crate::domain::request::Instruction;
 use crate::domain::retry::{Pace, RetryPolicy};
-use crate::provider::{Found, Provider, Reply};
+use crate::provider::{Provider, Reply};
 use crate::random::Random;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,7 @@ pub struct Executor<P> {
     pub provider: Arc<P>,
     pub store: Queue<StoreObject>,
     pub completion: Completion,
+    pub strays: Queue<SettleStrays>,
     pub breaker: Arc<Breaker>,
     pub budget: Budget,
     pub pauses: Pauses,
@@ -67,28 +69,28 @@ pub(super) struct Run<'a> {
     pub(super) progress: Progress,
     attempt: u32,
     instruction: Instruction<'static>,
-    asked: Asked,
-    claimed_at: OffsetDateTime,
-    created_at: OffsetDateTime,
+    pub(super) asked: Asked,
+    pub(super) claimed_at: OffsetDateTime,
+    pub(super) created_at: OffsetDateTime,
     began: Instant,
     /// Until when calls may still begin: set before the claim, so that a lease can't be shorter than it seems.
     deadline: Instant,
     cancel_requested: bool,
     /// Why the object is being canceled.
     pub(super) canceling: Option<Reason>,
-    /// A look has found no object with our stamp.
-    pub(super) looked: bool,
+    pub(super) look: Look,
+    /// Objects with our stamp that are not stored and not settled.
+    pub(super) strays: Vec<ProviderChargeId>,
     pub(super) request_id: Option<String>,
-    /// In a word.
+    /// In a word; empty before the first call.
     pub(super) last_answer: &'static str,
+    pub(super) last_phase: Phase,
     log: &'a tracing::Span,
 }
 
 /// The next thing to ask.
 pub(super) enum Call {
-    /// Look for objects with our stamp that were made from then on.
-    Find(OffsetDateTime),
-    /// Store an object that a look found, then read it.
+    /// Store an object that a sweep found, then read it.
     Adopt(ProviderChargeId),
     Prepare,
     Execute(ProviderChargeId),
@@ -100,9 +102,7 @@ impl Call {
     /// Whether it goes out to the provider.
     fn asks(&self) -> bool {
         match self {
-            Self::Find(_) | Self::Prepare | Self::Execute(_) | Self::Read(_) | Self::Cancel(_) => {
-                true
-            }
+            Self::Prepare | Self::Execute(_) | Self::Read(_) | Self::Cancel(_) => true,
             Self::Adopt(_) => false,
         }
     }
@@ -136,16 +136,26 @@ impl<'a> Run<'a> {
             deadline,
             cancel_requested: claimed.cancel_requested,
             canceling: None,
-            looked: false,
+            look: claimed.look,
+            strays: match claimed.strays {
+                Strays::Here(strays) => strays,
+                Strays::Elsewhere => Vec::new(),
+            },
             request_id: None,
             last_answer: "",
+            last_phase: Phase::Read,
             log,
         })
     }
+}
 
-    /// From when on a look finds what was made for this charge. Clocks differ: an object may seem older than its charge.
-    pub(super) fn since_before_accepted(&self) -> OffsetDateTime {
-        self.created_at - Duration::from_hours(1)
+impl Run<'_> {
+    fn last_call(&self) -> Option<LastCall> {
+        (!self.last_answer.is_empty()).then(|| LastCall {
+            phase: self.last_phase.as_str(),
+            answer: self.last_answer,
+            provider_request_id: self.request_id.clone(),
+        })
     }
 }
 
@@ -162,17 +172,14 @@ impl<P: Provider> Executor<P> {
         if claimed.progress.state.is_terminal() {
             return self.settle(hold, Ending::Discard).await;
         }
-        if claimed.cancel_requested
-            && let Some(proof) = outcome::nothing_was_executed(&claimed.progress)
-            && let Ok(progress) = claimed.progress.clone().cancel(proof)
-        {
-            let detail = json!({ "before": "anything was executed" });
-            return self.settle(hold, Ending::Finish { progress, detail }).await;
-        }
-        if let Some(object) = &claimed.progress.object
-            && object.account != self.provider.profile().account
-        {
-            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account = %object.account, "a charge is pinned to an account that this process does not have");
+        let account = &self.provider.profile().account;
+        let elsewhere = match &claimed.progress.object {
+            Some(object) if object.account != *account => Some(object.account.as_str()),
+            Some(_) | None if claimed.strays == Strays::Elsewhere => Some("of a stray object"),
+            Some(_) | None => None,
+        };
+        if let Some(account) = elsewhere {
+            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account, "a charge has an object in an account that this process does not have");
             let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
             return self
                 .settle(
@@ -181,9 +188,20 @@ impl<P: Provider> Executor<P> {
                         progress: None,
                         delay,
                         reason: "account_not_configured",
+                        look_from: None,
+                        call: None,
                     },
                 )
                 .await;
+        }
+        // Also of an instruction that can't be read.
+        if claimed.cancel_requested
+            && claimed.strays == Strays::Here(Vec::new())
+            && (claimed.look == Look::Answered
+                || !self.key_may_be_forgotten(claimed.created_at, claimed.claimed_at))
+            && let Some(proof) = outcome::nothing_was_executed(&claimed.progress)
+        {
+            return self.cancel_unexecuted(hold, &claimed.progress, proof).await;
         }
         let log =
             tracing::debug_span!("job", charge.id = %hold.charge, job.attempt = claimed.attempt);
@@ -192,14 +210,17 @@ impl<P: Provider> Executor<P> {
             Err(error) => {
                 tracing::error!(code = "payload_unreadable", charge.id = %hold.charge, %error, "a job's payload can't be read; it is parked");
                 let reason = "payload_unreadable";
-                return self.settle(hold, Ending::Park { reason }).await;
+                return self.settle(hold, Ending::Park { reason, call: None }).await;
             }
         };
         self.drive(run, turn).await
     }
 
     async fn drive(&self, mut run: Run<'_>, turn: Turn) -> Ran {
-        let mut call = self.first_call(&run);
+        let mut call = match self.first_call(&mut run).await {
+            Ok(call) => call,
+            Err(ran) => return ran,
+        };
         let mut turn = Some(turn);
         loop {
             // Before the gate, so that no charge waits for its turn with its money unknown.
@@ -217,20 +238,6 @@ impl<P: Provider> Executor<P> {
             }
             let mut asked_at = Instant::now();
             let (phase, reply) = match call {
-                Call::Find(since) => match self.find(&run, since).await {
-                    Ok(next) => {
-                        run.looked = matches!(next, Call::Prepare);
-                        call = next;
-                        continue;
-                    }
-                    Err(answer) => (
-                        Phase::Prepare,
-                        Reply {
-                            answer,
-                            request_id: None,
-                        },
-                    ),
-                },
                 Call::Adopt(id) => {
                     call = match self.start(&mut run, id.clone(), false).await {
                         Ok(()) => Call::Read(id),
@@ -262,80 +269,90 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    /// A stored object is read, whatever was known of it. Without one, a job so old that the provider may have forgotten
-    /// our key looks for its object first.
-    fn first_call(&self, run: &Run<'_>) -> Call {
-        if let Some(object) = &run.progress.object {
-            return Call::Read(object.id.clone());
+    /// A stored object is read, whatever was known of it. Strays are dealt with before anything else is sent. Without an
+    /// object, a job so old that the provider may have forgotten our key waits until a sweep has looked for one.
+    async fn first_call(&self, run: &mut Run<'_>) -> Result<Call, Ran> {
+        if let Some(id) = self.settle_strays(run).await? {
+            return Ok(Call::Adopt(id));
         }
-        if self.key_may_be_forgotten(run) {
-            Call::Find(run.since_before_accepted())
-        } else {
-            Call::Prepare
+        if let Some(object) = &run.progress.object {
+            return Ok(Call::Read(object.id.clone()));
+        }
+        if run.look != Look::Answered && self.key_may_be_forgotten(run.created_at, run.claimed_at) {
+            return Err(self.look(run).await);
+        }
+        match outcome::nothing_was_executed(&run.progress) {
+            Some(proof) if run.cancel_requested => {
+                Err(self.cancel_unexecuted(run.hold, &run.progress, proof).await)
+            }
+            Some(_) | None => Ok(Call::Prepare),
         }
     }
 
+    async fn cancel_unexecuted(
+        &self,
+        hold: Hold,
+        progress: &Progress,
+        proof: CanMoveNoMore,
+    ) -> Ran {
+        let ending = match progress.clone().cancel(proof) {
+            Ok(progress) => Ending::Finish {
+                progress,
+                detail: json!({ "before": "anything was executed" }),
+            },
+            Err(_) => Ending::Discard,
+        };
+        self.settle(hold, ending).await
+    }
+
     /// Whether the provider may have forgotten our key, so that preparing again would make a second object.
-    pub(super) fn key_may_be_forgotten(&self, run: &Run<'_>) -> bool {
-        let window = self
-            .provider
+    pub(super) fn key_may_be_forgotten(
+        &self,
+        created_at: OffsetDateTime,
+        claimed_at: OffsetDateTime,
+    ) -> bool {
+        claimed_at - created_at >= self.relied_on_key_window()
+    }
+
+    fn relied_on_key_window(&self) -> Duration {
+        self.provider
             .profile()
             .key_window
-            .saturating_sub(self.limits.key_window_margin);
-        run.claimed_at - run.created_at >= window
+            .saturating_sub(self.limits.key_window_margin)
+    }
+
+    /// What this process has, to judge looks and strays by.
+    pub fn ours(&self) -> Ours<'_> {
+        Ours {
+            account: &self.provider.profile().account,
+            key_window: self.relied_on_key_window(),
+        }
+    }
+
+    /// Ends the run until a sweep has seen every object that may be this charge's.
+    async fn look(&self, run: &Run<'_>) -> Ran {
+        // Clocks differ, and the rows may have been lost and made again: the object can be older than its charge, and no
+        // older than the key that made it.
+        let from = run.created_at - self.provider.profile().key_window * 2;
+        let state = Certainty::Unprepared.state_after(&run.progress.state);
+        let progress = run.progress.clone().wait(state).ok();
+        let ending = Ending::Wait {
+            progress: progress.filter(|progress| *progress != run.progress),
+            delay: self
+                .limits
+                .retry
+                .delay(Pace::Backoff, run.attempt, self.random.unit()),
+            reason: "look",
+            look_from: (run.look == Look::NotAsked).then_some(from),
+            call: run.last_call(),
+        };
+        self.settle(run.hold, ending).await
     }
 
     /// Whether a call that begins now, and the write that follows, end before the lease does.
     pub(super) fn time_is_left(&self, run: &Run<'_>) -> bool {
         let needed = self.provider.profile().call_timeout + self.limits.completion_timeout;
         Instant::now() + needed < run.deadline
-    }
-
-    /// Looks for objects with our stamp: what succeeded first, then what can still go on. What is found is stored before
-    /// anything else happens: nobody may execute another one from then on.
-    pub(super) async fn find(&self, run: &Run<'_>, since: OffsetDateTime) -> Result<Call, Answer> {
-        match self.provider.find(run.hold.charge, since).await {
-            // Whatever a page of a list answered says nothing about this charge.
-            Found::NotAsked(answer) => Err(match answer {
-                Answer::NotSent | Answer::RateLimited { .. } | Answer::Denied => answer,
-                Answer::Unclear {
-                    reason: outcome::Unclear::TooMany,
-                    ..
-                } => {
-                    tracing::error!(
-                        code = "walk_too_long",
-                        charge.id = %run.hold.charge,
-                        "the account has more objects than provider.stripe.find_pages reaches; the charge waits for an operator"
-                    );
-                    answer
-                }
-                Answer::Object { .. }
-                | Answer::Refused { .. }
-                | Answer::NotFound
-                | Answer::Rejected { .. }
-                | Answer::Unclear { .. } => Answer::Unclear {
-                    reason: outcome::Unclear::Unreadable,
-                    replayed: false,
-                },
-            }),
-            Found::Objects(objects) => {
-                let rank = |status: &outcome::ObjectStatus| match status {
-                    outcome::ObjectStatus::Succeeded => 0,
-                    outcome::ObjectStatus::Processing | outcome::ObjectStatus::RequiresCapture => 1,
-                    outcome::ObjectStatus::RequiresAction => 2,
-                    outcome::ObjectStatus::Unknown => 3,
-                    outcome::ObjectStatus::RequiresConfirmation => 4,
-                    outcome::ObjectStatus::RequiresPaymentMethod => 5,
-                    outcome::ObjectStatus::Canceled => 6,
-                };
-                // A canceled object tells nothing of a charge that is still open: a new one may be made.
-                let best = objects
-                    .into_iter()
-                    .filter(|object| object.status != outcome::ObjectStatus::Canceled)
-                    .min_by_key(|object| rank(&object.status));
-                Ok(best.map_or(Call::Prepare, |object| Call::Adopt(object.id)))
-            }
-        }
     }
 
     async fn prepare(&self, run: &Run<'_>) -> Reply {
@@ -385,6 +402,7 @@ impl<P: Provider> Executor<P> {
     pub(super) fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {
         run.request_id = reply.request_id.or(run.request_id.take());
         run.last_answer = reply.answer.word();
+        run.last_phase = phase;
         let action_expired = match &run.progress.state {
             State::RequiresAction(action) => {
                 action.expires_at.is_some_and(|at| run.claimed_at >= at)
@@ -401,7 +419,7 @@ impl<P: Provider> Executor<P> {
             canceling: run.canceling.as_ref(),
             cancel_requested: run.cancel_requested,
             action_expired,
-            looked: run.looked,
+            looked: run.look == Look::Answered,
         };
         outcome::decide(phase, reply.answer, context)
     }
@@ -414,12 +432,7 @@ impl<P: Provider> Executor<P> {
                 Some(object) => Next::Call(Call::Read(object.id.clone())),
                 None => Next::Call(Call::Prepare),
             },
-            Step::Look => {
-                // The key may be older than the charge, whose rows may have been lost and made again: no older than the
-                // window, which is the least that the provider promises.
-                let window = self.provider.profile().key_window;
-                Next::Call(Call::Find(run.created_at - window * 2))
-            }
+            Step::Look => Next::Ended(self.look(run).await),
             Step::Cancel(reason) => match &run.progress.object {
                 Some(object) => {
                     run.canceling = Some(reason);
@@ -483,6 +496,7 @@ impl<P: Provider> Executor<P> {
                             run.hold,
                             Ending::Park {
                                 reason: "object_refused",
+                                call: run.last_call(),
                             },
                         )
                         .await);
@@ -502,11 +516,13 @@ impl<P: Provider> Executor<P> {
     }
 
     /// Gives the job back as it is: its next run begins as soon as it is claimed.
-    async fn later(&self, hold: Hold, reason: &'static str) -> Ran {
+    pub(super) async fn later(&self, hold: Hold, reason: &'static str) -> Ran {
         let ending = Ending::Wait {
             progress: None,
             delay: Duration::ZERO,
             reason,
+            look_from: None,
+            call: None,
         };
         self.settle(hold, ending).await
     }
@@ -518,6 +534,8 @@ impl<P: Provider> Executor<P> {
             progress: None,
             delay: Duration::ZERO,
             reason: "charge_changed",
+            look_from: None,
+            call: None,
         };
         match self.completion.settle(Settlement { hold, ending }).await {
             Ok(settled) => Ran::Settled(settled),
@@ -551,7 +569,7 @@ impl<P: Provider> Executor<P> {
         Next::Ended(ran)
     }
 
-    async fn wait(
+    pub(super) async fn wait(
         &self,
         run: &Run<'_>,
         phase: Phase,
@@ -594,12 +612,19 @@ impl<P: Provider> Executor<P> {
                 progress: changed,
                 delay,
                 reason: phase.as_str(),
+                look_from: None,
+                call: run.last_call(),
             },
         )
         .await
     }
 
-    async fn park(&self, run: &Run<'_>, alert: Alert, object: Option<Box<outcome::Object>>) -> Ran {
+    pub(super) async fn park(
+        &self,
+        run: &Run<'_>,
+        alert: Alert,
+        object: Option<Box<outcome::Object>>,
+    ) -> Ran {
         tracing::error!(
             code = alert.code(),
             charge.id = %run.hold.charge,
@@ -614,12 +639,13 @@ impl<P: Provider> Executor<P> {
             },
             None => Ending::Park {
                 reason: alert.code(),
+                call: run.last_call(),
             },
         };
         self.settle(run.hold, ending).await
     }
 
-    async fn settle(&self, hold: Hold, ending: Ending) -> Ran {
+    pub(super) async fn settle(&self, hold: Hold, ending: Ending) -> Ran {
         let changing = matches!(
             ending,
             Ending::Finish { .. }

@@ -11,6 +11,7 @@ mod meters;
 pub mod pauses;
 pub mod resolve;
 pub mod stored;
+pub mod strays;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,11 +185,13 @@ impl<P: Provider> Worker<P> {
 
     async fn claim(&mut self, next: Next, limit: usize) -> Result<Claims, DbError> {
         let token = LeaseToken::from_uuid(self.random.uuid());
+        let executor = Arc::clone(&self.executor);
         let terms = Terms {
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
             token,
             lease: self.limits.lease,
             payload_versions: &[Instruction::VERSION],
+            ours: executor.ours(),
         };
         match next {
             Next::Oldest => {

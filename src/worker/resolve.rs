@@ -7,10 +7,10 @@
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::executor::{Call, Executor, Ran, Run};
+use super::executor::{Executor, Ran, Run};
 use crate::batch;
 use crate::completion::{Ending, Settled, Settlement};
-use crate::db::claim::Claimed;
+use crate::db::claim::{Claimed, Look, Strays};
 use crate::domain::charge::State;
 use crate::domain::ids::ProviderChargeId;
 use crate::domain::outcome::operator::{Decision, Ruling, Why, ended_by_an_operator, rule};
@@ -65,7 +65,6 @@ impl RefusedBecause {
 
 /// The next thing to ask. Neither of the calls that make or move anything is among them.
 enum Ask {
-    Look,
     Read(ProviderChargeId),
     Cancel(ProviderChargeId),
 }
@@ -79,28 +78,34 @@ impl<P: Provider> Executor<P> {
         decision: Decision,
     ) -> Resolved {
         let log = tracing::debug_span!("resolve", charge.id = %claimed.charge);
+        let elsewhere = claimed.strays == Strays::Elsewhere;
         let Ok(mut run) = Run::open(claimed, deadline, &log) else {
             return refused_unasked(RefusedBecause::PayloadUnreadable);
         };
-        let mut ask = match &run.progress.object {
-            Some(object) if object.account != self.provider.profile().account => {
-                return refused_unasked(RefusedBecause::AccountNotConfigured);
-            }
-            Some(object) => Ask::Read(object.id.clone()),
-            None => Ask::Look,
+        let account = &self.provider.profile().account;
+        if elsewhere || matches!(&run.progress.object, Some(object) if object.account != *account) {
+            return refused_unasked(RefusedBecause::AccountNotConfigured);
+        }
+        let adopted = match self.settle_strays(&mut run).await {
+            Ok(adopted) => adopted,
+            Err(Ran::Settled(Settled::Disputed)) => return Resolved::Disputed,
+            Err(Ran::Settled(_)) => return Resolved::Changed,
+            Err(Ran::Unwritten(refusal)) => return Resolved::Unwritten(refusal),
+        };
+        let mut ask = match (adopted, &run.progress.object) {
+            (Some(id), _) => match self.start(&mut run, id.clone(), false).await {
+                Ok(()) => Ask::Read(id),
+                Err(Ran::Settled(_)) => return Resolved::Changed,
+                Err(Ran::Unwritten(refusal)) => return Resolved::Unwritten(refusal),
+            },
+            (None, Some(object)) => Ask::Read(object.id.clone()),
+            (None, None) => return self.without_object(&run, decision).await,
         };
         loop {
             if !self.time_is_left(&run) {
                 return refused(&run, RefusedBecause::NoTimeLeft);
             }
             let (phase, reply) = match ask {
-                Ask::Look => match self.look(&mut run, decision).await {
-                    Ok(id) => {
-                        ask = Ask::Read(id);
-                        continue;
-                    }
-                    Err(resolved) => return resolved,
-                },
                 Ask::Read(ref id) => (Phase::Read, self.provider.read(id).await),
                 Ask::Cancel(ref id) => (Phase::Cancel, self.provider.cancel(id).await),
             };
@@ -139,44 +144,22 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    /// Looks for an object with our stamp where none is stored, and stores what it finds: nobody may execute another one
-    /// from then on. `Err` is the end: with no object there is nothing more to ask.
-    async fn look(
-        &self,
-        run: &mut Run<'_>,
-        decision: Decision,
-    ) -> Result<ProviderChargeId, Resolved> {
-        let surely_none = match self.find(run, run.since_before_accepted()).await {
-            Ok(Call::Adopt(id)) => {
-                return match self.start(run, id.clone(), false).await {
-                    Ok(()) => Ok(id),
-                    Err(Ran::Settled(_)) => Err(Resolved::Changed),
-                    Err(Ran::Unwritten(refusal)) => Err(Resolved::Unwritten(refusal)),
-                };
-            }
-            Ok(
-                Call::Find(_) | Call::Prepare | Call::Execute(_) | Call::Read(_) | Call::Cancel(_),
-            ) => true,
-            Err(answer) => {
-                run.last_answer = answer.word();
-                false
-            }
-        };
-        // Only what is stored is ever executed. The books may be older than what they stored, after a restore: as for
-        // any job, a look must answer once the provider may have forgotten our key.
-        let certain = surely_none || !self.key_may_be_forgotten(run);
-        Err(match (decision, nothing_was_executed(&run.progress)) {
+    /// No object is stored and no stray one is left. Only what is stored is ever executed, but the books may be older than
+    /// what they stored, after a restore: a sweep must have looked.
+    async fn without_object(&self, run: &Run<'_>, decision: Decision) -> Resolved {
+        let certain = run.look == Look::Answered;
+        match (decision, nothing_was_executed(&run.progress)) {
             (Decision::Failed, Some(proof)) if certain => {
                 self.write(run, Step::Fail(ended_by_an_operator(), proof))
                     .await
             }
-            (Decision::Completed, _) if surely_none => {
+            (Decision::Completed, _) if certain => {
                 refused(run, RefusedBecause::Ruled(Why::NothingExecuted))
             }
             (Decision::Completed | Decision::Failed, _) => {
                 refused(run, RefusedBecause::Ruled(Why::NotAsked))
             }
-        })
+        }
     }
 
     async fn write(&self, run: &Run<'_>, step: Step) -> Resolved {

@@ -226,6 +226,11 @@ async fn a_worker_that_learns_of_its_object_after_its_lease_ran_out_executes_not
     service.check_books().await;
 }
 
+const OURS: claim::Ours<'_> = claim::Ours {
+    account: "default",
+    key_window: Duration::from_hours(23),
+};
+
 /// A worker's steps by hand.
 struct Hand {
     stripe: Stripe,
@@ -251,7 +256,6 @@ impl Hand {
             connect_timeout: Duration::from_secs(5),
             pool_idle: 1,
             key_window: Duration::from_hours(24),
-            find_pages: 1,
         };
         Self {
             stripe: Stripe::new(settings).unwrap(),
@@ -269,6 +273,7 @@ impl Hand {
             token,
             lease: Duration::from_mins(1),
             payload_versions: &[Instruction::VERSION],
+            ours: OURS,
         };
         let claimed = claim::claim(&mut connection, terms).await;
         claimed

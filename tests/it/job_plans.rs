@@ -44,9 +44,9 @@ async fn prepared(service: &TestService) -> sqlx::pool::PoolConnection<sqlx::Pos
     for sql in [
         "ANALYZE".to_owned(),
         "SET enable_seqscan = off".to_owned(),
-        format!("PREPARE claim (bigint, uuid, interval, smallint[]) AS {CLAIM}"),
+        format!("PREPARE claim (bigint, uuid, interval, smallint[], text, interval) AS {CLAIM}"),
         format!(
-            "PREPARE claim_of (bigint, uuid, interval, smallint[], uuid[], bigint) AS {CLAIM_OF}"
+            "PREPARE claim_of (bigint, uuid, interval, smallint[], text, interval, uuid[], bigint) AS {CLAIM_OF}"
         ),
         format!("PREPARE waiting (uuid, integer) AS {WAITING}"),
         format!(
@@ -102,12 +102,14 @@ async fn a_backlog_costs_neither_claims_nor_turns_nor_the_lists_of_others() {
     };
     let cases = [
         (
-            format!("claim (8, '{token}', '1 minute', '{{1}}')"),
+            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', '23 hours')"),
             "outbox_ready_idx",
             400,
         ),
         (
-            format!("claim_of (8, '{token}', '1 minute', '{{1}}', '{others}', 4)"),
+            format!(
+                "claim_of (8, '{token}', '1 minute', '{{1}}', 'default', '23 hours', '{others}', 4)"
+            ),
             BY_MERCHANT,
             400,
         ),

@@ -33,3 +33,4 @@ mod provider_faults;
 mod provider_unreachable;
 mod reads;
 mod reconciler;
+mod sweeps;

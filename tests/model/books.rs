@@ -306,8 +306,9 @@ impl Books {
         true
     }
 
-    /// A client asks for a cancel: `before_execute` in `cancel.rs`, and `request` where that did nothing.
-    pub(crate) fn ask_for_cancel(&mut self) {
+    /// A client asks for a cancel: `before_execute` in `cancel.rs`, and `request` where that did nothing. `certain`: no
+    /// recovery is under way.
+    pub(crate) fn ask_for_cancel(&mut self, certain: bool) {
         let held = self.job.is_none_or(|job| job.lease.is_some());
         let Some(row) = self.open() else {
             return;
@@ -318,7 +319,7 @@ impl Books {
         );
         row.cancel_requested = true;
         row.version += 1;
-        if !held && !begun && row.object.is_none() {
+        if certain && !row.old && !held && !begun && row.object.is_none() {
             row.state = Shown::Canceled;
             self.job = None;
         }

@@ -211,6 +211,12 @@ fn the_promises_hold_after_a_restore() {
     };
     let full = Bounds { faults: 1, ..usual };
     holds(bounds(usual, full));
+    holds(Bounds {
+        cancels: 1,
+        days: 1,
+        restores: 1,
+        ..CALM
+    });
     if wide() {
         holds(Bounds {
             pauses: 1,
@@ -259,6 +265,16 @@ fn preparing_without_looking_after_a_restore_charges_twice() {
         ..CALM
     };
     is_needed(Guard::LookFirstAfterRestore, ONE_CHARGE, bounds);
+}
+
+#[test]
+fn canceling_without_looking_after_a_restore_calls_failed_what_was_paid() {
+    let bounds = Bounds {
+        cancels: 1,
+        restores: 1,
+        ..CALM
+    };
+    is_needed(Guard::LookFirstAfterRestore, NOT_MOVED, bounds);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use stateright::{Model, Property};
 use crate::books::{Books, Shown};
 use crate::ends::{calm, ended_truly, fingerprint};
 use crate::provider::{Fault, Request, Status, Verdict};
-use crate::state::{Action, Bounds, Course, Guards, WORKERS, World};
+use crate::state::{Action, Bounds, Course, Guard, Guards, WORKERS, World};
 use crate::worker::{Heard, Next, Protocol, Run};
 
 pub(crate) const ONE_CHARGE: &str = "a key has one charge at most";
@@ -207,7 +207,8 @@ impl Payonce {
             }
             Action::AskForCancel => {
                 world.left.cancels -= 1;
-                world.books.ask_for_cancel();
+                let certain = !(world.restored && self.protocol.has(Guard::LookFirstAfterRestore));
+                world.books.ask_for_cancel(certain);
             }
             Action::Claim(at) => {
                 let token = world.fresh_token();

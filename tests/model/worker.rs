@@ -4,6 +4,7 @@
 //! The deadline of a run is left out, which allows more: a paused run may send whatever it was about to send, and more,
 //! long after its lease ran out.
 
+use payonce::domain::outcome::strays::{self, Among};
 use payonce::domain::outcome::{
     self, Answer, Asked, Certainty, Context, Object, ObjectStatus, Phase, Reason, Step, Unclear,
 };
@@ -19,7 +20,7 @@ pub(crate) struct Run {
     /// The charge as this run knows it; its version is what the guards name.
     pub(crate) progress: Row,
     canceling: Option<Why>,
-    /// A look has found no object.
+    /// A sweep has found no object, or none that is left.
     looked: bool,
     pub(crate) next: Next,
 }
@@ -34,7 +35,7 @@ enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Next {
     Find,
-    /// Another object that a look found, while nothing is stored.
+    /// A stray object that does not go on, while nothing is stored.
     CancelOther(ObjectNo),
     Prepare,
     Store {
@@ -83,6 +84,10 @@ impl Protocol {
         }
     }
 
+    pub(crate) fn has(&self, guard: Guard) -> bool {
+        self.guards.have(guard)
+    }
+
     /// The executor's `run` and `first_call`.
     pub(crate) fn begin(&self, job: u8, token: u8, row: Row, restored: bool) -> Run {
         let mut run = Run {
@@ -96,18 +101,12 @@ impl Protocol {
         if row.state.is_terminal() {
             return run;
         }
-        if row.cancel_requested
-            && let Some(proof) = outcome::nothing_was_executed(&row.progress())
-        {
-            run.next = finish(&run, row.progress().cancel(proof));
-            return run;
-        }
         run.next = match row.object {
             Some(object) => Next::Read(object),
             None if row.old || (restored && self.guards.have(Guard::LookFirstAfterRestore)) => {
                 Next::Find
             }
-            None => Next::Prepare,
+            None => cancel_or_prepare(&run),
         };
         run
     }
@@ -139,39 +138,36 @@ impl Protocol {
             let replayed = false;
             return self.hear(run, Heard::Reply(Reply { said, replayed }));
         }
-        run.next = self.found(provider);
+        run.next = self.found(&run, provider);
         run.looked = run.next == Next::Prepare;
         run
     }
 
-    /// The executor's `find`: what succeeded first, then what can still go on; of equals the newest, as lists are sorted.
-    fn found(&self, provider: &Provider) -> Next {
-        let rank = |status: Status| match status {
-            Status::Succeeded => 0,
-            Status::RequiresAction => 2,
-            Status::RequiresConfirmation => 4,
-            Status::RequiresPaymentMethod => 5,
-            Status::Canceled => 6,
-        };
-        let best = (0..provider.objects.len())
-            .rev()
-            .filter(|object| provider.objects[*object] != Status::Canceled)
-            .min_by_key(|object| rank(provider.objects[*object]));
-        let Some(best) = best else {
-            return Next::Prepare;
-        };
+    /// A sweep's walk, and what the executor's `settle_strays` makes of what it finds.
+    fn found(&self, run: &Run, provider: &Provider) -> Next {
         let number = |object: usize| ObjectNo::try_from(object).unwrap();
-        let other = (0..provider.objects.len())
-            .find(|object| *object != best && provider.objects[*object].can_be_executed());
-        match other {
-            Some(other) if self.guards.have(Guard::OthersCanceledBeforeAdopting) => {
-                Next::CancelOther(number(other))
-            }
-            Some(_) | None => Next::Store {
-                object: number(best),
-                then: Then::Read,
-                repeated: false,
-            },
+        // The worst order: the newest of equals goes on, while an older run holds an older one.
+        let mut strays: Vec<Object> = (0..provider.objects.len())
+            .rev()
+            .map(|object| self.object(number(object), provider.objects[object]))
+            .collect();
+        loop {
+            return match strays::among(&strays, None, &self.asked) {
+                Among::None => cancel_or_prepare(run),
+                Among::Adopt(id) => Next::Store {
+                    object: number_of(&id),
+                    then: Then::Read,
+                    repeated: false,
+                },
+                Among::Cancel(id) if self.guards.have(Guard::OthersCanceledBeforeAdopting) => {
+                    Next::CancelOther(number_of(&id))
+                }
+                Among::Cancel(id) => {
+                    strays.retain(|object| object.id != id);
+                    continue;
+                }
+                Among::Dispute(_) => panic!("nothing is stored"),
+            };
         }
     }
 
@@ -379,6 +375,16 @@ impl Protocol {
             *repeated = true;
         }
         run
+    }
+}
+
+/// No object is left that could be this charge's.
+fn cancel_or_prepare(run: &Run) -> Next {
+    match outcome::nothing_was_executed(&run.progress.progress()) {
+        Some(proof) if run.progress.cancel_requested => {
+            finish(run, run.progress.progress().cancel(proof))
+        }
+        Some(_) | None => Next::Prepare,
     }
 }
 

@@ -1,5 +1,7 @@
 //! `payonce charges resolve`.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -10,11 +12,11 @@ use super::{find, reason, refusal};
 use crate::app::operate::Desk;
 use crate::cli::output::{self, Hinted, time};
 use crate::cli::settings::{Settings, hinted};
-use crate::cli::{confirm, database};
+use crate::cli::{confirm, database, reconcile};
 use crate::config::{Config, Roles};
-use crate::db::claim::Claimed;
+use crate::db::claim::{Claimed, Look};
 use crate::db::operate::{self, HeldJob};
-use crate::db::outbox;
+use crate::db::{outbox, recovery};
 use crate::domain::api_key::Mode;
 use crate::domain::charge::{Charge, State, Status};
 use crate::domain::ids::{ChargeId, LeaseToken};
@@ -64,9 +66,9 @@ The provider is asked first, and its word stands:
   * It says canceled: the charge has failed, also against --as completed.
   * The object can still move money: --as completed is refused; --as failed cancels the object at the provider and is
     written only when the provider says canceled. If the money moved meanwhile, the charge is completed.
-  * No object is stored: one with our stamp is looked for, and if there is one, it goes on with that. If there is none,
-    --as failed is certain, for only a stored object is ever executed, and --as completed is refused. While the provider
-    still remembers our key, --as failed is certain also if the look is not answered.
+  * No object is stored: the provider's objects since then are swept first. What has our stamp is dealt with, and if one of
+    them goes on, it goes on with that. If there is none, --as failed is certain, for only a stored object is ever
+    executed, and --as completed is refused. If the sweep does not come to its end, nothing is decided.
   * The object has another amount or currency: never completed; --as failed as above unless money moved, which must be
     given back at the provider. An object with another stamp is never touched.
   * The provider does not answer, or does not know the object: nothing is written, whatever is wanted.
@@ -107,6 +109,12 @@ impl Resolve {
         if !self.yes {
             confirm::typed(&question(&charge, self.wanted), self.wanted.as_str())?;
         }
+        let looked = if charge.progress.object.is_none() {
+            look(&mut connection, &config, &charge).await?;
+            true
+        } else {
+            false
+        };
         let random = Random::from_os();
         let desk = Desk::open(&config, &random)?;
         let token = LeaseToken::from_uuid(random.uuid());
@@ -120,13 +128,14 @@ impl Resolve {
             token,
             lease,
             (&self.reason, &detail),
+            desk.ours(),
         )
         .await?;
         let Some(held) = held else {
             return Err(unheld(&mut connection, self.id).await?.into());
         };
         let was = held.was.clone();
-        let resolved = match claimed(&mut connection, self.id, token, held).await? {
+        let resolved = match claimed(&mut connection, self.id, token, held, looked).await? {
             Some(claimed) => desk.resolve(claimed, deadline, self.wanted.into()).await,
             None => Resolved::Refused(Refusal {
                 why: RefusedBecause::PayloadUnreadable,
@@ -210,6 +219,19 @@ impl Resolve {
     }
 }
 
+/// No object is stored, but the books may be older than what they have sent, as after a restore: whatever the provider has
+/// with this charge's stamp is known before anything is decided.
+async fn look(
+    connection: &mut PgConnection,
+    config: &Config,
+    charge: &Charge,
+) -> anyhow::Result<()> {
+    let now = recovery::now(connection).await?;
+    let age = Duration::try_from(now - charge.created_at).unwrap_or_default();
+    let window = age + config.provider.stripe.key_window * 2;
+    reconcile::sweep(config, window).await.map(|_| ())
+}
+
 fn check_account(config: &Config, charge: &Charge) -> anyhow::Result<()> {
     let live = config.provider.mode == Mode::Live;
     if charge.live != live {
@@ -260,6 +282,7 @@ async fn claimed(
     id: ChargeId,
     token: LeaseToken,
     held: HeldJob,
+    looked: bool,
 ) -> anyhow::Result<Option<Claimed>> {
     if held.payload_version != Instruction::VERSION {
         return Ok(None);
@@ -276,6 +299,8 @@ async fn claimed(
         created_at: charge.created_at,
         cancel_requested: held.cancel_requested,
         claimed_at: held.claimed_at,
+        look: if looked { Look::Answered } else { held.look },
+        strays: held.strays,
     }))
 }
 

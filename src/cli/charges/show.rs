@@ -151,6 +151,9 @@ impl View {
                 progress.prepares + 1
             )?;
         }
+        if let Some(call) = self.job.as_ref().and_then(|job| job.last_call.as_ref()) {
+            writeln!(text, "  the last one: {}", story::call(call))?;
+        }
         let request_ids = story::request_ids(&self.events);
         if !request_ids.is_empty() {
             writeln!(text, "  provider's request ids: {}", request_ids.join(", "))?;
@@ -205,6 +208,7 @@ fn job(job: &Job) -> Value {
         "lease_token": job.lease_token,
         "lease_until": job.lease_until.map(time),
         "last_error": job.last_error,
+        "last_call": job.last_call,
         "created_at": time(job.created_at),
     })
 }

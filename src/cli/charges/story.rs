@@ -1,5 +1,6 @@
 //! What comes next for a charge, and why, in words.
 
+use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 
 use crate::cli::output::time;
@@ -65,6 +66,9 @@ fn what_to_do(error: &str) -> &'static str {
         "payload_unreadable" | "job_unreadable" => {
             "this release can't read the job: run the release that wrote it, or a later one"
         }
+        "second_success" => {
+            "another object with this charge's stamp has moved the money: see `payonce discrepancies list`, settle it, then resolve the discrepancy"
+        }
         "object_refused" => "the database refused the object's id: look into the worker's log",
         _ => "look into the worker's log for the code",
     }
@@ -124,6 +128,25 @@ fn ready(charge: &Charge, job: &Job, lines: &mut Vec<String>) {
             time(at)
         ));
     }
+}
+
+/// What was asked last, and what came back.
+pub(super) fn call(call: &Value) -> String {
+    let text = |name: &str| call[name].as_str();
+    let told = format!(
+        "{} answered {}",
+        text("phase").unwrap_or("a call"),
+        text("answer").unwrap_or("nothing known")
+    );
+    [
+        ("at", "at"),
+        ("the provider's request id", "provider_request_id"),
+    ]
+    .into_iter()
+    .filter_map(|(before, name)| Some((before, text(name)?)))
+    .fold(told, |told, (before, value)| {
+        format!("{told}, {before} {value}")
+    })
 }
 
 /// Why a run did not finish: the phase whose answer ended it, or a word of its own.

@@ -1,7 +1,7 @@
 -- As claim.sql, and a share for each of some merchants, in their order.
 WITH due AS MATERIALIZED (
     SELECT of_merchant.id
-    FROM unnest($5::uuid[]) AS merchants (merchant_id)
+    FROM unnest($7::uuid[]) AS merchants (merchant_id)
     CROSS JOIN LATERAL (
         SELECT id
         FROM outbox
@@ -12,7 +12,7 @@ WITH due AS MATERIALIZED (
             AND payload_version = ANY($4)
             AND NOT EXISTS (SELECT FROM pauses)
         ORDER BY run_at
-        LIMIT $6
+        LIMIT $8
         FOR UPDATE SKIP LOCKED
     ) AS of_merchant
     LIMIT $1
@@ -25,13 +25,38 @@ leased AS (
         lease_until = now() + $3
     FROM due
     WHERE outbox.id = due.id
-    RETURNING outbox.id, outbox.charge_id, outbox.attempt, outbox.payload, outbox.run_at
+    RETURNING
+        outbox.id, outbox.charge_id, outbox.attempt, outbox.payload, outbox.run_at, outbox.look_from, outbox.look_asked_at
 )
 SELECT
     leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!", leased.run_at AS "run_at!",
     charges.id AS charge_id, charges.stage, charges.money, charges.version, charges.attempts, charges.prepares,
     charges.provider_account, charges.provider_charge_id, charges.failure,
     charges.next_action, charges.created_at,
-    charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!"
+    charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!",
+    leased.look_from IS NOT NULL AND EXISTS (
+        SELECT
+        FROM sweeps
+        WHERE sweeps.provider_account = $5
+            AND sweeps.finished_at IS NOT NULL
+            AND sweeps.from_at <= leased.look_from
+            AND sweeps.began_at > GREATEST(leased.look_asked_at, now() - $6::interval)
+    ) AS "look_answered!",
+    COALESCE(leased.look_asked_at > now() - $6::interval, false) AS "look_asked!",
+    ARRAY(
+        SELECT stray_objects.provider_charge_id
+        FROM stray_objects
+        WHERE stray_objects.charge_id = charges.id
+            AND stray_objects.settled_at IS NULL
+            AND stray_objects.provider_charge_id IS DISTINCT FROM charges.provider_charge_id
+        ORDER BY stray_objects.provider_charge_id
+    ) AS "strays!",
+    EXISTS (
+        SELECT
+        FROM stray_objects
+        WHERE stray_objects.charge_id = charges.id
+            AND stray_objects.settled_at IS NULL
+            AND stray_objects.provider_account <> $5
+    ) AS "strays_elsewhere!"
 FROM leased
 JOIN charges ON charges.id = leased.charge_id

@@ -31,7 +31,17 @@ finished AS (
             WHEN 'succeeded' THEN
                 charges.provider_charge_id IS NULL
                 OR charges.provider_charge_id = input.provider_charge_id
-            ELSE outbox.id IS NOT NULL AND charges.version = input.version
+            ELSE
+                outbox.id IS NOT NULL
+                AND charges.version = input.version
+                -- Another object with our stamp may have moved the money, or still may.
+                AND NOT EXISTS (
+                    SELECT
+                    FROM stray_objects
+                    WHERE stray_objects.charge_id = charges.id
+                        AND stray_objects.settled_at IS NULL
+                        AND stray_objects.provider_charge_id IS DISTINCT FROM charges.provider_charge_id
+                )
         END
     RETURNING
         charges.id, charges.merchant_id, charges.idempotency_key, charges.stage, charges.version,

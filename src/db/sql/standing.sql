@@ -43,5 +43,14 @@ SELECT
         FROM outbox
         WHERE unclear_since IS NOT NULL
     ) AS unclear_age,
+    -- Of the account whose sweep is furthest behind, and from when the first was asked for until one is finished.
+    (
+        SELECT extract(epoch FROM now() - min(swept_at))::double precision
+        FROM (
+            SELECT COALESCE(max(began_at) FILTER (WHERE finished_at IS NOT NULL), min(asked_at)) AS swept_at
+            FROM sweeps
+            GROUP BY provider_account
+        ) AS accounts
+    ) AS sweep_age,
     EXISTS (SELECT FROM pauses WHERE kind = 'operator') AS "paused_by_operator!",
     EXISTS (SELECT FROM pauses WHERE kind = 'recovery') AS "paused_by_recovery!"

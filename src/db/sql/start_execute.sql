@@ -28,6 +28,14 @@ started AS (
             OR (charges.provider_charge_id, charges.provider_account)
                 = (input.provider_charge_id, input.provider_account)
         )
+        -- Another object with our stamp is dealt with first: it could be executed by who stored it once.
+        AND NOT EXISTS (
+            SELECT
+            FROM stray_objects
+            WHERE stray_objects.charge_id = charges.id
+                AND stray_objects.settled_at IS NULL
+                AND stray_objects.provider_charge_id <> input.provider_charge_id
+        )
         AND (NOT input.executes OR NOT EXISTS (SELECT FROM pauses))
     RETURNING charges.id, charges.version, charges.attempts, charges.provider_charge_id
 ),

@@ -2,10 +2,11 @@ WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::uuid[], $2::bigint[], $3::uuid[], $4::integer[], $5::boolean[], $6::text[], $7::text[], $8::text[],
-        $9::integer[], $10::integer[], $11::interval[], $12::boolean[], $13::text[]
+        $9::integer[], $10::integer[], $11::interval[], $12::boolean[], $13::text[], $14::timestamptz[],
+        $15::text[]
     ) AS input (
         charge_id, outbox_id, lease_token, version, changes, stage, money, next_action, attempts, prepares,
-        delay, parked, error
+        delay, parked, error, look_from, call
     )
 ),
 -- Charges before outbox rows: one order of locks for all.
@@ -38,6 +39,9 @@ jobs AS (
         run_at = now() + CASE WHEN outbox.nudged THEN interval '0' ELSE input.delay END,
         nudged = false,
         last_error = input.error,
+        last_call = COALESCE(input.call::jsonb || jsonb_build_object('at', now()), outbox.last_call),
+        look_from = COALESCE(input.look_from, outbox.look_from),
+        look_asked_at = CASE WHEN input.look_from IS NULL THEN outbox.look_asked_at ELSE now() END,
         unclear_since = CASE
             WHEN NOT input.changes THEN outbox.unclear_since
             WHEN input.stage = 'requires_reconciliation' THEN COALESCE(outbox.unclear_since, now())

@@ -5,6 +5,7 @@
 //! in `tests/` all go through [`decide`].
 
 pub mod operator;
+pub mod strays;
 
 use std::time::Duration;
 
@@ -81,8 +82,6 @@ pub enum Unclear {
     Unreadable,
     UnknownStatus,
     Redirect,
-    /// A walk over the provider's objects came to its limit before the end.
-    TooMany,
 }
 
 impl Unclear {
@@ -97,7 +96,6 @@ impl Unclear {
             Self::Unreadable => "unreadable_answer",
             Self::UnknownStatus => "unknown_status",
             Self::Redirect => "redirect",
-            Self::TooMany => "too_many_objects",
         }
     }
 }
@@ -207,6 +205,8 @@ pub enum Alert {
     StampDiffers,
     ObjectNotFound,
     RequestRejected,
+    /// Another object than the stored one has moved the money.
+    SecondObjectSucceeded,
 }
 
 impl Alert {
@@ -217,6 +217,7 @@ impl Alert {
             Self::StampDiffers => "stamp_differs",
             Self::ObjectNotFound => "object_not_found",
             Self::RequestRejected => "request_rejected",
+            Self::SecondObjectSucceeded => "second_success",
         }
     }
 }
@@ -237,7 +238,8 @@ pub enum Step {
     Execute(ProviderChargeId),
     /// Read the stored object.
     Read,
-    /// Look for an object with our stamp, adopt it if there is one, and prepare if there is none.
+    /// Wait for a sweep that began after now and saw every object with our stamp; then adopt one, or prepare if there is
+    /// none.
     Look,
     /// Cancel the stored object; what comes back decides between failed and completed.
     Cancel(Reason),
@@ -268,7 +270,7 @@ pub struct Context<'a> {
     pub cancel_requested: bool,
     /// The customer's time is over, by the database's clock.
     pub action_expired: bool,
-    /// A look in this run has found no object with our stamp.
+    /// A sweep has looked for objects with our stamp, and none is left.
     pub looked: bool,
 }
 
@@ -430,7 +432,7 @@ fn from_executed(object: Object, context: Context<'_>) -> Step {
 }
 
 /// Whether the object is the one we asked for. What came in counts once it succeeded, what was asked before that.
-fn mismatch(object: &Object, asked: &Asked) -> Option<Alert> {
+pub(super) fn mismatch(object: &Object, asked: &Asked) -> Option<Alert> {
     let amount = match object.status {
         ObjectStatus::Succeeded => object.amount_received,
         ObjectStatus::RequiresConfirmation
@@ -527,8 +529,7 @@ impl Answer {
                 | Unclear::IdempotencyError
                 | Unclear::UnexpectedState
                 | Unclear::UnknownStatus
-                | Unclear::Redirect
-                | Unclear::TooMany => Health::Good,
+                | Unclear::Redirect => Health::Good,
             },
         }
     }
@@ -557,7 +558,6 @@ impl Answer {
         "unexpected_state",
         "unreadable_answer",
         "redirect",
-        "too_many_objects",
     ];
 
     /// In a word, for logs, events and `last_error`.

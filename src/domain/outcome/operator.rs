@@ -119,9 +119,10 @@ fn parked(
         return Ruling::Refuse(match alert {
             Alert::ObjectNotFound => Why::ObjectNotFound,
             Alert::RequestRejected => Why::Rejected,
-            Alert::AmountDiffers | Alert::CurrencyDiffers | Alert::StampDiffers => {
-                Why::Differs(alert)
-            }
+            Alert::AmountDiffers
+            | Alert::CurrencyDiffers
+            | Alert::StampDiffers
+            | Alert::SecondObjectSucceeded => Why::Differs(alert),
         });
     };
     match (decision, alert, &object.status) {

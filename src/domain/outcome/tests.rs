@@ -69,7 +69,7 @@ fn waits(certainty: Certainty, pace: Pace) -> Step {
 
 const PHASES: [Phase; 4] = [Phase::Prepare, Phase::Execute, Phase::Read, Phase::Cancel];
 const AFTER_PREPARE: [Phase; 3] = [Phase::Execute, Phase::Read, Phase::Cancel];
-const UNCLEAR: [Unclear; 10] = [
+const UNCLEAR: [Unclear; 9] = [
     Unclear::Timeout,
     Unclear::ConnectionLost,
     Unclear::ServerError,
@@ -79,7 +79,6 @@ const UNCLEAR: [Unclear; 10] = [
     Unclear::Unreadable,
     Unclear::UnknownStatus,
     Unclear::Redirect,
-    Unclear::TooMany,
 ];
 
 #[test]

@@ -15,7 +15,7 @@ use reqwest::{Method, Request, Url};
 use time::OffsetDateTime;
 
 use self::transport::Transport;
-use super::{Found, Profile, Provider, Reply};
+use super::{Page, Profile, Provider, Reply};
 use crate::domain::ids::{ChargeId, ProviderChargeId};
 use crate::domain::outcome::{Answer, Phase, Unclear};
 use crate::domain::request::Instruction;
@@ -37,8 +37,6 @@ pub struct StripeSettings {
     /// How long Stripe remembers a key: at the least 24 hours after its first use
     /// (<https://docs.stripe.com/api/idempotent_requests>).
     pub key_window: Duration,
-    /// The most pages one walk reads, of 100 objects each; a longer walk has not asked.
-    pub find_pages: usize,
 }
 
 /// A secret API key; nothing prints it.
@@ -104,7 +102,6 @@ pub struct Stripe {
     profile: Profile,
     /// `…/v1/payment_intents`
     intents: Url,
-    find_pages: usize,
     transport: Transport,
 }
 
@@ -123,7 +120,6 @@ impl Stripe {
             ("account", settings.account.is_empty()),
             ("timeout", settings.timeout.is_zero()),
             ("connect_timeout", settings.connect_timeout.is_zero()),
-            ("find_pages", settings.find_pages == 0),
         ] {
             if bad {
                 return Err(StripeError::Setting(name));
@@ -139,7 +135,6 @@ impl Stripe {
                 call_timeout: settings.timeout,
             },
             intents,
-            find_pages: settings.find_pages,
             transport,
         })
     }
@@ -223,46 +218,25 @@ impl Provider for Stripe {
         self.transport.call(request, Phase::Cancel).await
     }
 
-    /// Stripe's lists are consistent and newest first. Each page is a call of its own, so a walk takes up to `find_pages`
-    /// times the call's timeout.
-    async fn find(&self, charge: ChargeId, since: OffsetDateTime) -> Found {
-        let stamp = charge.to_string();
-        let mut objects = Vec::new();
-        let mut after: Option<ProviderChargeId> = None;
-        for _ in 0..self.find_pages {
-            let mut url = self.intents.clone();
-            let query = wire::list(
-                since.unix_timestamp(),
-                after.as_ref().map(ProviderChargeId::as_str),
-            );
-            url.set_query(Some(&query));
-            match self
-                .transport
-                .page(Request::new(Method::GET, url), &stamp)
-                .await
-            {
-                Ok(page) => {
-                    objects.extend(page.objects);
-                    match page.next {
-                        None => return Found::Objects(objects),
-                        // The walk would go round and round.
-                        next if next == after => return not_asked(Unclear::Unreadable),
-                        next => after = next,
-                    }
-                }
-                Err(answer) => return Found::NotAsked(*answer),
-            }
+    /// Stripe's lists are consistent and newest first.
+    async fn list(
+        &self,
+        since: OffsetDateTime,
+        after: Option<&ProviderChargeId>,
+    ) -> Result<Page, Box<Answer>> {
+        let mut url = self.intents.clone();
+        let query = wire::list(since.unix_timestamp(), after.map(ProviderChargeId::as_str));
+        url.set_query(Some(&query));
+        let page = self.transport.page(Request::new(Method::GET, url)).await?;
+        // The walk would go round and round.
+        if page.next.is_some() && page.next.as_ref() == after {
+            return Err(Box::new(Answer::Unclear {
+                reason: Unclear::Unreadable,
+                replayed: false,
+            }));
         }
-        // Every page answered: nothing is wrong with the provider, and nothing is known of the charge.
-        not_asked(Unclear::TooMany)
+        Ok(page)
     }
-}
-
-fn not_asked(reason: Unclear) -> Found {
-    Found::NotAsked(Answer::Unclear {
-        reason,
-        replayed: false,
-    })
 }
 
 #[cfg(test)]

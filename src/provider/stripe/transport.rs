@@ -13,10 +13,10 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, Request, Response, Url};
 
-use super::wire::{self, Page};
+use super::wire;
 use super::{StripeError, StripeSettings};
 use crate::domain::outcome::{Answer, Phase, Unclear};
-use crate::provider::Reply;
+use crate::provider::{Page, Reply};
 
 /// A `PaymentIntent` has a few kilobytes; what is larger than this is none.
 const MOST_OF_AN_OBJECT: usize = 1024 * 1024;
@@ -108,16 +108,14 @@ impl Transport {
         }
     }
 
-    pub(super) async fn page(&self, request: Request, stamp: &str) -> Result<Page, Box<Answer>> {
+    pub(super) async fn page(&self, request: Request) -> Result<Page, Box<Answer>> {
         let mut response = self
             .client
             .execute(request)
             .await
             .map_err(|error| Box::new(failed(&error)))?;
         match read(&mut response, MOST_OF_A_PAGE).await {
-            Ok(body) => {
-                wire::decode_page(response.status().as_u16(), response.headers(), &body, stamp)
-            }
+            Ok(body) => wire::decode_page(response.status().as_u16(), response.headers(), &body),
             Err(reason) => Err(Box::new(wire::unread(reason, response.headers()).answer)),
         }
     }

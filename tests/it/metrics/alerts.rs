@@ -137,6 +137,19 @@ async fn work_that_nobody_takes_fires_backlog_and_reconciler_stopped() {
 }
 
 #[tokio::test]
+async fn books_that_nobody_compared_with_the_provider_fire_sweep_stale() {
+    let service = TestService::new().await;
+    let api = service.run_with(API, &[]).await;
+    let before = api.scrape().await;
+    service
+        .change("UPDATE sweeps SET began_at = now() - interval '5 hours'")
+        .await;
+    let after = api.scrape().await;
+    course(&before, &after).fires("PayonceSweepStale");
+    api.stop().await;
+}
+
+#[tokio::test]
 async fn a_pause_that_nobody_ends_fires_paused() {
     let service = TestService::new().await;
     let api = service.run_with(API, &[]).await;

@@ -273,6 +273,7 @@ async fn a_second_process_on_the_same_port_is_told_which_key_to_change() {
         config: &config,
         roles: API,
         dev: false,
+        recovery: None,
         random: Random::from_os(),
     };
     let error = App::start(setup, CancellationToken::new())

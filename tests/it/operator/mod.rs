@@ -22,20 +22,20 @@ const API_ALONE: Roles = Roles {
 
 /// What a command said.
 #[derive(Debug)]
-struct Said {
-    code: i32,
+pub(crate) struct Said {
+    pub(crate) code: i32,
     out: String,
-    err: String,
+    pub(crate) err: String,
 }
 
 impl Said {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap()
     }
 }
 
 /// Runs `payonce` with the service's settings.
-async fn payonce(service: &TestService, arguments: &[&str]) -> Said {
+pub(crate) async fn payonce(service: &TestService, arguments: &[&str]) -> Said {
     payonce_typing(service, arguments, "").await
 }
 

@@ -91,11 +91,19 @@ async fn while_sending_is_paused_charges_are_accepted_and_nothing_is_sent_by_any
     service.check_books().await;
 }
 
+/// A call that is held for as long as a test needs on a busy machine.
+const PATIENT: &[(&str, &str)] = &[
+    ("provider.stripe.timeout", "20s"),
+    ("worker.lease", "90s"),
+    ("reconciler.sweep_lease", "90s"),
+];
+
 /// A pause comes while prepare is under way. `settings` say whether the process has looked for pauses by the time that it
 /// would execute, or finds out by the gate alone.
 async fn paused_between_prepare_and_execute(settings: TestSettings<'_>, looks: bool) {
     let service = TestService::new().await;
-    let running = service.run_with(Roles::ALL, settings).await;
+    let settings = [PATIENT, settings].concat();
+    let running = service.run_with(Roles::ALL, &settings).await;
     service.ledger.hold("prepare", "after").await;
     let body = charge_body("pm_card_visa");
     let id = running.client.charge("order-1", &body).await.id();
@@ -139,7 +147,7 @@ async fn a_process_that_has_not_heard_of_a_pause_executes_nothing_all_the_same()
 #[tokio::test]
 async fn what_was_executed_before_a_pause_is_written_down_during_it() {
     let service = TestService::new().await;
-    let running = service.run().await;
+    let running = service.run_with(Roles::ALL, PATIENT).await;
     service.ledger.hold("execute", "after").await;
     let body = charge_body("pm_card_visa");
     let id = running.client.charge("order-1", &body).await.id();

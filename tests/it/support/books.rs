@@ -63,6 +63,17 @@ impl TestService {
         .await
     }
 
+    /// No routine sweep is due within an hour, so that nobody but the charge's own job asks the provider. It answers no look.
+    pub async fn routine_sweep_done(&self) {
+        sqlx::query(
+            "INSERT INTO sweeps (provider, provider_account, reason, from_at, began_at, finished_at)
+             VALUES ('stripe', 'default', 'routine', now(), now(), now())",
+        )
+        .execute(&self.books)
+        .await
+        .unwrap();
+    }
+
     /// An operator has mended what parked the jobs.
     pub async fn parked_go_on(&self) {
         sqlx::query("UPDATE outbox SET state = 'ready', run_at = now() WHERE state = 'parked'")

@@ -25,6 +25,15 @@ pub async fn cluster() -> &'static EmbeddedPostgres {
         .await
 }
 
+/// The address of a copy of a database that nobody is connected to.
+pub async fn copy_of(url: &str) -> String {
+    let cluster = cluster().await;
+    let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+    let copy = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    cluster.clone_database(name, &copy).await.unwrap();
+    cluster.url(&copy)
+}
+
 /// The address of a migrated database that nobody else uses.
 pub async fn fresh_database() -> String {
     let cluster = cluster().await;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use payonce::app::recovery::Since;
 use payonce::app::{App, Setup};
 use payonce::config::{Config, Roles, Sources};
 use payonce::db;
@@ -78,7 +79,31 @@ impl TestService {
             token: String::new(),
         };
         (service.merchant, service.token) = service.make_merchant("shop").await;
+        service.routine_sweep_done().await;
         service
+    }
+
+    /// A copy of the books as they are now; nothing may be running. Returns its address.
+    pub async fn back_up(&mut self) -> String {
+        self.books.close().await;
+        let copy = cluster::copy_of(&self.database_url).await;
+        self.reconnect().await;
+        copy
+    }
+
+    /// From now on the books are this copy; nothing may be running.
+    pub async fn restore(&mut self, copy: String) {
+        self.books.close().await;
+        self.database_url = copy;
+        self.reconnect().await;
+    }
+
+    async fn reconnect(&mut self) {
+        self.books = PgPoolOptions::new()
+            .max_connections(4)
+            .connect(&self.database_url)
+            .await
+            .unwrap();
     }
 
     /// Makes a merchant with a key of its own.
@@ -141,6 +166,8 @@ impl TestService {
             ("worker.breaker_cap", "500ms".to_owned()),
             ("reconciler.threshold", "1s".to_owned()),
             ("reconciler.interval", "200ms".to_owned()),
+            ("reconciler.sweep_pause", "1ms".to_owned()),
+            ("reconciler.sweep_lease", "10s".to_owned()),
         ]
     }
 
@@ -162,13 +189,28 @@ impl TestService {
         self.run_with(Roles::ALL, &[]).await
     }
 
+    /// Starts the whole service as after a restore.
+    pub async fn run_recovering(&self, since: Since) -> Running {
+        self.start(Roles::ALL, &[], Some(since)).await
+    }
+
     pub async fn run_with(&self, roles: Roles, settings: TestSettings<'_>) -> Running {
+        self.start(roles, settings, None).await
+    }
+
+    async fn start(
+        &self,
+        roles: Roles,
+        settings: TestSettings<'_>,
+        recovery: Option<Since>,
+    ) -> Running {
         let config = self.config(settings);
         let shutdown = CancellationToken::new();
         let setup = Setup {
             config: &config,
             roles,
             dev: false,
+            recovery,
             random: Random::from_os(),
         };
         let app = App::start(setup, shutdown.clone()).await.unwrap();

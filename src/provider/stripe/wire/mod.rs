@@ -18,8 +18,7 @@ use time::format_description::well_known::Rfc2822;
 
 use self::failure::ErrorObject;
 pub(super) use self::form::{execute, list, prepare};
-pub(super) use self::object::Page;
-use super::super::Reply;
+use super::super::{Page, Reply};
 use crate::domain::outcome::{Answer, Phase, Unclear};
 
 /// The longest wait taken from a `Retry-After`: more is no hint of a rate limiter, and would hold jobs for nothing.
@@ -48,17 +47,16 @@ pub(super) fn decode(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase
     reply(answer, headers)
 }
 
-/// Turns one whole page of a walk into its objects with `stamp`, or the answer that stands in its place.
+/// Turns one whole page of a list into its objects with a stamp of ours, or the answer that stands in its place.
 pub(super) fn decode_page(
     status: u16,
     headers: &HeaderMap,
     body: &[u8],
-    stamp: &str,
 ) -> Result<Page, Box<Answer>> {
     if status != 200 {
         return Err(Box::new(from_error(status, headers, body, Phase::Read)));
     }
-    object::page(body, stamp).ok_or_else(|| {
+    object::page(body).ok_or_else(|| {
         Box::new(Answer::Unclear {
             reason: Unclear::Unreadable,
             replayed: false,

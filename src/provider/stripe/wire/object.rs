@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::{ErrorObject, Text};
-use crate::domain::ids::ProviderChargeId;
+use crate::domain::ids::{ChargeId, ProviderChargeId};
 use crate::domain::outcome::{Object, ObjectStatus};
+use crate::provider::Page;
 
 /// Everything optional, so that on a page of strangers only our own objects must be whole.
 #[derive(Deserialize)]
@@ -112,15 +113,6 @@ pub(super) fn intent(body: &[u8]) -> Option<Object> {
     serde_json::from_slice::<Intent<'_>>(body).ok()?.whole()
 }
 
-/// One page of a walk.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Page {
-    /// Those with the stamp that was asked for.
-    pub(crate) objects: Vec<Object>,
-    /// Where the next page starts; none on the last.
-    pub(crate) next: Option<ProviderChargeId>,
-}
-
 #[derive(Deserialize)]
 struct List<'a> {
     has_more: bool,
@@ -128,8 +120,9 @@ struct List<'a> {
     data: Vec<Intent<'a>>,
 }
 
-/// None if anything on the page can't be read that the walk depends on: then nothing is known.
-pub(super) fn page(body: &[u8], stamp: &str) -> Option<Page> {
+/// None if anything on the page can't be read that a walk depends on: then nothing is known. What has no stamp, or one of
+/// another shape than ours, is someone else's.
+pub(super) fn page(body: &[u8]) -> Option<Page> {
     let list: List<'_> = serde_json::from_slice(body).ok()?;
     let next = if list.has_more {
         Some(ProviderChargeId::parse(
@@ -141,8 +134,8 @@ pub(super) fn page(body: &[u8], stamp: &str) -> Option<Page> {
     let objects = list
         .data
         .iter()
-        .filter(|intent| intent.stamp() == Some(stamp))
-        .map(Intent::whole)
+        .filter_map(|intent| Some((intent.stamp()?.parse::<ChargeId>().ok()?, intent)))
+        .map(|(charge, intent)| Some((charge, intent.whole()?)))
         .collect::<Option<Vec<_>>>()?;
     Some(Page { objects, next })
 }

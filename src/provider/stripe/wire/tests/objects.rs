@@ -1,6 +1,7 @@
 //! Objects and pages of them.
 
 use super::*;
+use crate::domain::ids::ProviderChargeId;
 
 #[test]
 fn an_object_is_read_in_every_status() {
@@ -124,22 +125,35 @@ fn what_is_no_whole_object_is_unreadable() {
     }
 }
 
+const OTHER_STAMP: &str = "chg_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
 #[test]
 fn a_page_gives_our_objects_and_where_to_go_on() {
-    let page = |body: &str| decode_page(200, &HeaderMap::new(), body.as_bytes(), STAMP);
+    let page = |body: &str| decode_page(200, &HeaderMap::new(), body.as_bytes());
     let ours = intent("succeeded", "");
-    let other = ours
-        .replace(STAMP, "chg_other")
+    let second = ours
+        .replace(STAMP, OTHER_STAMP)
         .replace("pi_3QZ9", "pi_other");
+    let foreign = ours.replace(STAMP, "chg_other");
     let cased = ours.replace(STAMP, &STAMP.to_uppercase());
     let stranger = r#"{"id":"pi_last"}"#;
     assert_eq!(
         page(&format!(
-            r#"{{"has_more":true,"data":[{ours},{other},{cased},{stranger}]}}"#
+            r#"{{"has_more":true,"data":[{ours},{second},{foreign},{cased},{stranger}]}}"#
         )),
         Ok(Page {
-            objects: vec![object(ObjectStatus::Succeeded)],
-            next: crate::domain::ids::ProviderChargeId::parse("pi_last")
+            objects: vec![
+                (STAMP.parse().unwrap(), object(ObjectStatus::Succeeded)),
+                (
+                    OTHER_STAMP.parse().unwrap(),
+                    Object {
+                        id: ProviderChargeId::parse("pi_other").unwrap(),
+                        stamp: Some(OTHER_STAMP.to_owned()),
+                        ..object(ObjectStatus::Succeeded)
+                    }
+                ),
+            ],
+            next: ProviderChargeId::parse("pi_last")
         })
     );
     assert_eq!(
@@ -164,7 +178,7 @@ fn a_page_gives_our_objects_and_where_to_go_on() {
         );
     }
     assert_eq!(
-        decode_page(401, &HeaderMap::new(), b"", STAMP),
+        decode_page(401, &HeaderMap::new(), b""),
         Err(Box::new(Answer::Denied))
     );
 }

@@ -5,6 +5,10 @@
 //! were never attempted and leases that hold belong to the queue and are left alone. Safe to run on every replica at once
 //! and twice: each repair is one guarded statement. If the process dies, the next page of the next walk finds the same.
 
+mod compare;
+pub mod sweep;
+mod walk;
+
 use std::time::Duration;
 
 use metrics::Counter;
@@ -15,7 +19,7 @@ use uuid::Uuid;
 
 use crate::batch::Chain;
 use crate::db::session::Session;
-use crate::db::{self, DbError, Fault, reconcile};
+use crate::db::{self, DbError, reconcile};
 use crate::domain::ids::ChargeId;
 use crate::domain::request::{ChargeRequest, Instruction, ProviderRules};
 use crate::meters::Meters;
@@ -169,7 +173,10 @@ impl Reconciler {
     async fn look(&mut self) -> Result<(), DbError> {
         let threshold = self.limits.threshold;
         let backlog = self
-            .ask(async |connection| reconcile::backlog(connection, threshold).await)
+            .session
+            .ask(1, async |connection| {
+                reconcile::backlog(connection, threshold).await
+            })
             .await?;
         if backlog.parked > 0 {
             tracing::error!(
@@ -191,8 +198,12 @@ impl Reconciler {
     /// Walks one page. What fails is walked again.
     pub async fn sweep_page(&mut self) -> Result<Swept, DbError> {
         let (limits, rules, cursor) = (self.limits, self.rules, self.cursor);
+        // A page is four statements and one for each charge without a job.
         let (swept, next) = self
-            .ask(async |connection| sweep(connection, limits, &rules, cursor).await)
+            .session
+            .ask(4, async |connection| {
+                sweep(connection, limits, &rules, cursor).await
+            })
             .await?;
         self.cursor = next.unwrap_or_else(Uuid::nil);
         if swept.jobs_made > 0 || swept.requests_aligned > 0 {
@@ -204,24 +215,6 @@ impl Reconciler {
             );
         }
         Ok(swept)
-    }
-
-    async fn ask<R>(
-        &mut self,
-        statements: impl AsyncFnOnce(&mut PgConnection) -> Result<R, DbError>,
-    ) -> Result<R, DbError> {
-        // A page is four statements and one for each charge without a job.
-        let limit = self.session.answer_timeout() * 4;
-        let connection = self.session.connection().await?;
-        let answer = tokio::time::timeout(limit, statements(connection))
-            .await
-            .unwrap_or(Err(DbError::AnswerTimeout));
-        if let Err(error) = &answer
-            && matches!(error.fault(), Fault::Unknown | Fault::Refused)
-        {
-            self.session.discard();
-        }
-        answer
     }
 }
 

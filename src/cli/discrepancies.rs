@@ -1,0 +1,109 @@
+//! `payonce discrepancies`.
+
+use clap::Subcommand;
+use serde_json::json;
+use sqlx::postgres::PgConnection;
+
+use super::output::{self, Hinted, table, time};
+use super::settings::Settings;
+use super::{charges, database};
+use crate::db::discrepancies::{self, Discrepancy};
+use crate::domain::ids::ChargeId;
+
+/// The most that are shown.
+const LIMIT: i64 = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Discrepancies {
+    /// List those that nobody has resolved, oldest first, at most 1000.
+    List {
+        /// As one JSON object: `data`.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Say that one is dealt with: refunded, explained, booked by hand. Changes no charge. Where an object stood in the
+    /// way of its charge's job, `payonce charges retry` lets that job go on.
+    Resolve {
+        /// Its number in the list.
+        id: i64,
+        /// What was done; kept with it and in the charge's history.
+        #[arg(long, value_name = "TEXT", value_parser = charges::reason)]
+        reason: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+}
+
+impl Discrepancies {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::List { json, settings } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                show(&mut connection, json).await.map(|_| ())
+            }
+            Self::Resolve {
+                id,
+                reason,
+                settings,
+            } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                if !discrepancies::resolve(&mut connection, id, &reason).await? {
+                    return Err(Hinted::new(
+                        format!("no discrepancy {id} is open"),
+                        "`payonce discrepancies list` shows those that are",
+                    )
+                    .into());
+                }
+                output::message(format_args!("discrepancy {id} is resolved"));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Shows what is open. Returns how many.
+pub(super) async fn show(connection: &mut PgConnection, json: bool) -> anyhow::Result<usize> {
+    let open = discrepancies::open(connection, LIMIT).await?;
+    if json {
+        output::data(&serde_json::to_string_pretty(&json!({ "data": open }))?)?;
+    } else if open.is_empty() {
+        output::message("no discrepancy is open");
+    } else {
+        let rows: Vec<[String; 6]> = open.iter().map(row).collect();
+        output::data(&table(
+            ["id", "kind", "found", "object", "charge", "object is"],
+            &rows,
+        ))?;
+    }
+    Ok(open.len())
+}
+
+fn charge(discrepancy: &Discrepancy) -> Option<String> {
+    discrepancy
+        .charge_id
+        .map(|id| ChargeId::from_uuid(id).to_string())
+}
+
+fn row(discrepancy: &Discrepancy) -> [String; 6] {
+    let detail = |name: &str| match &discrepancy.detail[name] {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let object = ["status", "amount", "currency"].map(detail);
+    [
+        discrepancy.id.to_string(),
+        discrepancy.kind.clone(),
+        time(discrepancy.found_at),
+        discrepancy.provider_charge_id.clone(),
+        charge(discrepancy).unwrap_or_else(|| "none".to_owned()),
+        object
+            .iter()
+            .filter(|text| !text.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" "),
+    ]
+}
