@@ -147,7 +147,7 @@ impl Books {
         let mut connection = self.connect().await?;
         for statement in [
             "TRUNCATE idempotent_requests, charges, outbox, charge_events, discrepancies",
-            "VACUUM ANALYZE idempotent_requests, charges, outbox",
+            "VACUUM ANALYZE idempotent_requests, charges, outbox, charge_events",
             "CHECKPOINT",
         ] {
             sqlx::raw_sql(statement).execute(&mut connection).await?;

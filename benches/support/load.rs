@@ -4,6 +4,9 @@
 //! so that nearly all of the machine is left to what is measured; what it costs is told beside the rates.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use payonce::random::Random;
@@ -22,28 +25,59 @@ pub(crate) struct Target<'a> {
 /// What stands where a key goes.
 const PLACE: &str = "00000000-0000-0000-0000-000000000000";
 
-/// Loads the service for so long. Anything but 202 is an error: it would count what is no acceptance.
+/// How much is sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Amount {
+    For(Duration),
+    Requests(usize),
+}
+
+/// Loads the service. Anything but 202 is an error: it would count what is no acceptance.
 pub(crate) async fn run(
     target: Target<'_>,
     connections: usize,
-    seconds: Duration,
+    amount: Amount,
 ) -> anyhow::Result<Sample> {
     let random = Random::from_os();
-    let mut clients = JoinSet::new();
+    let mut idle = Vec::new();
     for _ in 0..connections {
-        let client = Client {
+        idle.push(Client {
             connection: Connection::open(target.address).await?,
             request: Request::new(target.token),
             keys: random.clone(),
-        };
-        clients.spawn(client.run(Instant::now() + seconds));
+        });
     }
     let begun = Instant::now();
+    let more = Arc::new(match amount {
+        Amount::For(time) => More::Until(begun + time),
+        Amount::Requests(count) => More::Left(count.into()),
+    });
+    let mut clients = JoinSet::new();
+    for client in idle {
+        clients.spawn(client.run(more.clone()));
+    }
     let mut latencies = Vec::new();
     while let Some(client) = clients.join_next().await {
         latencies.append(&mut client??);
     }
     Ok(Sample::of(latencies, begun.elapsed()))
+}
+
+/// Whether there is something left to send.
+enum More {
+    Until(Instant),
+    Left(AtomicUsize),
+}
+
+impl More {
+    fn takes(&self, now: Instant) -> bool {
+        match self {
+            Self::Until(end) => now < *end,
+            Self::Left(count) => count
+                .fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1))
+                .is_ok(),
+        }
+    }
 }
 
 struct Client {
@@ -53,11 +87,11 @@ struct Client {
 }
 
 impl Client {
-    /// Sends until the time is over; the microseconds of each request.
-    async fn run(mut self, end: Instant) -> anyhow::Result<Vec<u32>> {
+    /// Sends as long as there is more; the microseconds of each request.
+    async fn run(mut self, more: Arc<More>) -> anyhow::Result<Vec<u32>> {
         let mut latencies = Vec::with_capacity(64 * 1024);
         let mut begun = Instant::now();
-        while begun < end {
+        while more.takes(begun) {
             self.request.set_key(self.keys.uuid());
             self.connection
                 .call(&self.request.bytes)

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::process::Command;
 
 use super::books::Books;
-use super::cpu::Cpu;
+use super::cpu::{Cpu, Processes};
 use super::report::Sample;
 
 const SCRIPT: &str = include_str!("pgbench.sql");
@@ -23,7 +23,11 @@ pub(crate) async fn run(
     let folder = Folder::new()?;
     let (script, log) = (folder.path.join("script.sql"), folder.path.join("log"));
     std::fs::write(&script, SCRIPT)?;
-    let before = Cpu::now(None, books.postmaster());
+    let processes = Processes {
+        postmaster: books.postmaster(),
+        ..Processes::default()
+    };
+    let before = Cpu::now(processes);
     let output = Command::new(books.program("pgbench"))
         .args(["--no-vacuum", "--protocol=prepared"])
         .arg(format!("--client={connections}"))
@@ -46,7 +50,7 @@ pub(crate) async fn run(
         "pgbench failed: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let cpu = Cpu::now(None, books.postmaster()).since(before);
+    let cpu = Cpu::now(processes).since(before);
     let told = String::from_utf8_lossy(&output.stdout);
     let rate = told
         .lines()
