@@ -27,5 +27,6 @@ mod operator;
 mod provider_answers;
 mod provider_faults;
 mod provider_unreachable;
+mod queue_plans;
 mod reads;
 mod reconciler;
