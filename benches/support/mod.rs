@@ -3,6 +3,7 @@
 pub(crate) mod agreement;
 pub(crate) mod books;
 pub(crate) mod cpu;
+pub(crate) mod history;
 pub(crate) mod http;
 pub(crate) mod idle;
 pub(crate) mod load;
@@ -11,3 +12,4 @@ pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod service;
 pub(crate) mod simulator;
+pub(crate) mod steps;

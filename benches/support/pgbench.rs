@@ -15,8 +15,19 @@ const SCRIPT: &str = include_str!("pgbench.sql");
 /// As many as the machine that the figures are told of has cores; more did not make it faster there.
 const THREADS: usize = 2;
 
+/// Writes into the service's own tables.
 pub(crate) async fn run(
     books: &Books,
+    connections: usize,
+    seconds: Duration,
+) -> anyhow::Result<Sample> {
+    run_in(books, "public", connections, seconds).await
+}
+
+/// Writes into the tables of this schema.
+pub(crate) async fn run_in(
+    books: &Books,
+    schema: &str,
     connections: usize,
     seconds: Duration,
 ) -> anyhow::Result<Sample> {
@@ -40,6 +51,7 @@ pub(crate) async fn run(
         .arg(&script)
         // The address with host, port, account and password in it: TCP, as the service has it.
         .arg(books.url())
+        .env("PGOPTIONS", format!("-c search_path={schema}"))
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()
