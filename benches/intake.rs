@@ -6,16 +6,17 @@
 //! `PAYONCE_BENCH_SECONDS` (10) and `PAYONCE_BENCH_ROUNDS` (3) make it shorter or longer; `PAYONCE_BENCH_ONLY` names the
 //! parts to run: `many`, `one`, `idle`.
 
+#[expect(dead_code, reason = "each benchmark uses some of it")]
 mod support;
 
 use std::time::Duration;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use support::books::Books;
-use support::cpu::{self, Cpu};
-use support::load::{self, Target};
+use support::cpu::{self, Cpu, Processes};
+use support::load::{self, Amount, Target};
+use support::plan::{self, Plan};
 use support::report::{self, Medians, Sample};
 use support::service::Service;
 use support::{idle, pgbench};
@@ -26,45 +27,13 @@ const IDLE_CHARGES: usize = 200;
 /// Connections are made, statements prepared and plans settled after it.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// What a run is made of.
-struct Plan {
-    seconds: Duration,
-    rounds: usize,
-    only: Option<String>,
-}
-
-impl Plan {
-    fn of_environment() -> anyhow::Result<Self> {
-        let number = |name: &str, default: u64| match std::env::var_os(name) {
-            None => Ok(default),
-            Some(text) => text
-                .to_string_lossy()
-                .parse()
-                .with_context(|| format!("{name} is no whole number")),
-        };
-        Ok(Self {
-            seconds: Duration::from_secs(number("PAYONCE_BENCH_SECONDS", 10)?.max(1)),
-            rounds: usize::try_from(number("PAYONCE_BENCH_ROUNDS", 3)?.max(1))?,
-            only: std::env::var_os("PAYONCE_BENCH_ONLY")
-                .map(|text| text.to_string_lossy().into_owned()),
-        })
-    }
-
-    fn has(&self, part: &str) -> bool {
-        self.only
-            .as_ref()
-            .is_none_or(|only| only.split(',').any(|name| name.trim() == part))
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    // `cargo test --all-targets` runs this file too, unoptimised.
-    if !std::env::args().any(|argument| argument == "--bench") {
+    if !plan::is_bench() {
         report::line("nothing is measured without optimisation: run `cargo bench --bench intake`");
         return Ok(());
     }
-    let plan = Plan::of_environment()?;
+    let plan = Plan::of_environment(10, 3)?;
     let books = Books::start().await?;
     report::line(&books.description().await?);
     let mut summary = json!({});
@@ -133,13 +102,18 @@ async fn serve_round(
     let commits = books.commits().await?;
     let service = Service::start(books, "api", &[]).await?;
     let target = Target {
-        address: service.address,
+        address: service.api()?,
         token: &books.token,
     };
-    let warm_up = load::run(target, connections, WARM_UP).await?;
-    let before = Cpu::now(Some(service.id()), books.postmaster());
-    let mut sample = load::run(target, connections, plan.seconds).await?;
-    sample.cpu = Cpu::now(Some(service.id()), books.postmaster()).since(before);
+    let processes = Processes {
+        service: Some(service.id()),
+        simulator: None,
+        postmaster: books.postmaster(),
+    };
+    let warm_up = load::run(target, connections, Amount::For(WARM_UP)).await?;
+    let before = Cpu::now(processes);
+    let mut sample = load::run(target, connections, Amount::For(plan.seconds)).await?;
+    sample.cpu = Cpu::now(processes).since(before);
     let peak = cpu::peak_resident_kib(service.id());
     service.stop().await?;
     let commits = usize::try_from(books.commits().await? - commits)?.max(1);

@@ -147,13 +147,47 @@ impl Books {
         let mut connection = self.connect().await?;
         for statement in [
             "TRUNCATE idempotent_requests, charges, outbox, charge_events, discrepancies",
-            "VACUUM ANALYZE idempotent_requests, charges, outbox",
+            "VACUUM ANALYZE idempotent_requests, charges, outbox, charge_events",
             "CHECKPOINT",
         ] {
             sqlx::raw_sql(statement).execute(&mut connection).await?;
         }
         connection.close().await?;
         Ok(())
+    }
+
+    /// The three tables once more, in a schema of their own.
+    pub(crate) async fn make_tables_for_pgbench(&self) -> anyhow::Result<()> {
+        let mut connection = self.connect().await?;
+        for statement in [
+            "CREATE SCHEMA pgbench",
+            "CREATE TABLE pgbench.idempotent_requests (LIKE public.idempotent_requests INCLUDING ALL)",
+            "CREATE TABLE pgbench.charges (LIKE public.charges INCLUDING ALL)",
+            "CREATE TABLE pgbench.outbox (LIKE public.outbox INCLUDING ALL)",
+        ] {
+            sqlx::raw_sql(statement).execute(&mut connection).await?;
+        }
+        connection.close().await?;
+        Ok(())
+    }
+
+    pub(crate) async fn empty_tables_for_pgbench(&self) -> anyhow::Result<()> {
+        let mut connection = self.connect().await?;
+        sqlx::raw_sql("TRUNCATE pgbench.idempotent_requests, pgbench.charges, pgbench.outbox")
+            .execute(&mut connection)
+            .await?;
+        connection.close().await?;
+        Ok(())
+    }
+
+    pub(crate) async fn megabytes(&self) -> anyhow::Result<i64> {
+        let mut connection = self.connect().await?;
+        let megabytes =
+            sqlx::query_scalar("SELECT pg_database_size(current_database()) / 1024 / 1024")
+                .fetch_one(&mut connection)
+                .await?;
+        connection.close().await?;
+        Ok(megabytes)
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {

@@ -12,15 +12,25 @@ pub(crate) struct Cpu {
     /// The benchmark itself, with the programs it has waited for.
     pub(crate) client: Duration,
     pub(crate) service: Duration,
+    pub(crate) simulator: Duration,
     pub(crate) postgres: Duration,
 }
 
+/// Whose time is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Processes {
+    pub(crate) service: Option<u32>,
+    pub(crate) simulator: Option<u32>,
+    pub(crate) postmaster: Option<u32>,
+}
+
 impl Cpu {
-    pub(crate) fn now(service: Option<u32>, postmaster: Option<u32>) -> Self {
+    pub(crate) fn now(of: Processes) -> Self {
         Self {
             client: time(std::process::id()),
-            service: service.map_or(Duration::ZERO, time),
-            postgres: postmaster.map_or(Duration::ZERO, with_children),
+            service: of.service.map_or(Duration::ZERO, time),
+            simulator: of.simulator.map_or(Duration::ZERO, time),
+            postgres: of.postmaster.map_or(Duration::ZERO, with_children),
         }
     }
 
@@ -28,6 +38,7 @@ impl Cpu {
         Self {
             client: self.client.saturating_sub(before.client),
             service: self.service.saturating_sub(before.service),
+            simulator: self.simulator.saturating_sub(before.simulator),
             postgres: self.postgres.saturating_sub(before.postgres),
         }
     }

@@ -2,36 +2,28 @@
 //! and how much of that is the provider's own.
 
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 
 use super::books::Books;
 use super::http::{self, Connection};
 use super::load;
 use super::report;
 use super::service::Service;
+use super::simulator::{SECRET_KEY, Simulator};
 
-const SECRET_KEY: &str = "sk_test_bench";
 /// Longer than a charge takes: in between nothing runs, and nobody asks.
 const PAUSE: Duration = Duration::from_millis(60);
 
 pub(crate) async fn measure(books: &Books, charges: usize) -> anyhow::Result<Value> {
     books.empty().await?;
-    let (simulator, provider) = simulator().await?;
-    let base_url = format!("http://{provider}");
-    let settings = [
-        ("PAYONCE__PROVIDER__STRIPE__BASE_URL", base_url.as_str()),
-        ("PAYONCE__PROVIDER__STRIPE__SECRET_KEY", SECRET_KEY),
-    ];
-    let service = Service::start(books, "api,worker,reconciler", &settings).await?;
-    let own = provider_alone(provider, charges).await?;
+    let simulator = Simulator::start().await?;
+    let service = Service::start(books, "api,worker,reconciler", &simulator.settings()).await?;
+    let own = provider_alone(simulator.address, charges).await?;
     let client = Client::open(&service, &books.token).await?;
     let (accepted, finished, waited) = client.measure(charges).await?;
     service.stop().await?;
@@ -52,25 +44,6 @@ pub(crate) async fn measure(books: &Books, charges: usize) -> anyhow::Result<Val
         "finished": row("created_at to finished_at", finished),
         "prefer_wait": row("POST with Prefer: wait=10 to its answer", waited),
     }))
-}
-
-/// The simulator as a process, which ends when it is dropped.
-async fn simulator() -> anyhow::Result<(Child, SocketAddr)> {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_payonce"))
-        .args(["simulator", "--port", "0"])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().context("its stdout")?).lines();
-    let line = lines.next_line().await?.unwrap_or_default();
-    let address = line
-        .split_once("http://")
-        .and_then(|(_, rest)| rest.split([';', ' ', '/']).next()?.parse().ok())
-        .with_context(|| format!("the simulator told no address: {line}"))?;
-    Ok((child, address))
 }
 
 /// What the adapter sends for one charge, without anything of ours around it.
@@ -111,7 +84,7 @@ struct Client {
 impl Client {
     async fn open(service: &Service, token: &str) -> anyhow::Result<Self> {
         Ok(Self {
-            connection: Connection::open(service.address).await?,
+            connection: Connection::open(service.api()?).await?,
             authorization: format!("Authorization: Bearer {token}\r\n"),
         })
     }

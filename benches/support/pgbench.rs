@@ -8,22 +8,37 @@ use anyhow::Context;
 use tokio::process::Command;
 
 use super::books::Books;
-use super::cpu::Cpu;
+use super::cpu::{Cpu, Processes};
 use super::report::Sample;
 
 const SCRIPT: &str = include_str!("pgbench.sql");
 /// As many as the machine that the figures are told of has cores; more did not make it faster there.
 const THREADS: usize = 2;
 
+/// Writes into the service's own tables.
 pub(crate) async fn run(
     books: &Books,
+    connections: usize,
+    seconds: Duration,
+) -> anyhow::Result<Sample> {
+    run_in(books, "public", connections, seconds).await
+}
+
+/// Writes into the tables of this schema.
+pub(crate) async fn run_in(
+    books: &Books,
+    schema: &str,
     connections: usize,
     seconds: Duration,
 ) -> anyhow::Result<Sample> {
     let folder = Folder::new()?;
     let (script, log) = (folder.path.join("script.sql"), folder.path.join("log"));
     std::fs::write(&script, SCRIPT)?;
-    let before = Cpu::now(None, books.postmaster());
+    let processes = Processes {
+        postmaster: books.postmaster(),
+        ..Processes::default()
+    };
+    let before = Cpu::now(processes);
     let output = Command::new(books.program("pgbench"))
         .args(["--no-vacuum", "--protocol=prepared"])
         .arg(format!("--client={connections}"))
@@ -36,6 +51,7 @@ pub(crate) async fn run(
         .arg(&script)
         // The address with host, port, account and password in it: TCP, as the service has it.
         .arg(books.url())
+        .env("PGOPTIONS", format!("-c search_path={schema}"))
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()
@@ -46,7 +62,7 @@ pub(crate) async fn run(
         "pgbench failed: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let cpu = Cpu::now(None, books.postmaster()).since(before);
+    let cpu = Cpu::now(processes).since(before);
     let told = String::from_utf8_lossy(&output.stdout);
     let rate = told
         .lines()

@@ -14,7 +14,7 @@ pub(crate) struct Sample {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) cpu: Cpu,
-    /// How many requests one commit stored.
+    /// How many of them one commit stands for.
     pub(crate) batch: f64,
 }
 
@@ -80,8 +80,8 @@ pub(crate) fn number(count: usize) -> f64 {
 }
 
 pub(crate) fn head() {
-    line("                         ms             µs of CPU for each              requests");
-    line("          a second    p50    p99    client  service  postgres  all    a commit");
+    line("                         ms                   µs of CPU for each                 those");
+    line("          a second    p50    p99    client  service simulator postgres    all  a commit");
 }
 
 pub(crate) fn row(name: &str, sample: &Sample) {
@@ -89,17 +89,19 @@ pub(crate) fn row(name: &str, sample: &Sample) {
     let Cpu {
         client,
         service,
+        simulator,
         postgres,
     } = sample.cpu;
     line(&format!(
-        "{name:8} {:9.0} {:7.2} {:7.2} {:7.0} {:8.0} {:8.0} {:6.0} {:8.1}",
+        "{name:8} {:9.0} {:7.2} {:7.2} {:7.0} {:8.0} {:9.0} {:8.0} {:6.0} {:9.1}",
         sample.rate,
         sample.p50_ms,
         sample.p99_ms,
         each(client),
         each(service),
+        each(simulator),
         each(postgres),
-        each(client + service + postgres),
+        each(client + service + simulator + postgres),
         sample.batch,
     ));
 }

@@ -1,4 +1,4 @@
-//! `payonce serve` and `payonce simulator` as processes of their own, from this build.
+//! `payonce serve` as a process of its own, from this build.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -12,11 +12,11 @@ use super::report;
 
 pub(crate) struct Service {
     child: Child,
-    pub(crate) address: SocketAddr,
+    api: Option<SocketAddr>,
 }
 
 impl Service {
-    /// Returns when it listens.
+    /// Returns when all its roles are at work. As in production it measures itself, on a port of its own.
     pub(crate) async fn start(
         books: &Books,
         only: &str,
@@ -28,6 +28,7 @@ impl Service {
             .env_clear()
             .env("DATABASE_URL", books.url())
             .env("PAYONCE__HTTP__LISTEN", "127.0.0.1:0")
+            .env("PAYONCE__ADMIN__LISTEN", "127.0.0.1:0")
             .env("PAYONCE__PROVIDER__MODE", "test")
             .env("PAYONCE__LOG__FORMAT", "json")
             .envs(settings.iter().copied());
@@ -46,9 +47,24 @@ impl Service {
             .spawn()?;
         let stderr = child.stderr.take().context("its log")?;
         let mut lines = BufReader::new(stderr).lines();
-        let address = listening(&mut lines).await?;
+        let has_api = only.split(',').any(|role| role == "api");
+        // The last that a process says before it is at work.
+        let last = if has_api {
+            "http.address"
+        } else {
+            "admin.address"
+        };
+        let address = listening(&mut lines, last).await?;
         tokio::spawn(pass_on(lines));
-        Ok(Self { child, address })
+        Ok(Self {
+            child,
+            api: has_api.then_some(address),
+        })
+    }
+
+    /// Where its API listens.
+    pub(crate) fn api(&self) -> anyhow::Result<SocketAddr> {
+        self.api.context("a service without the role api")
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -67,22 +83,30 @@ impl Service {
     }
 }
 
-async fn listening(lines: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<SocketAddr> {
+async fn listening(
+    lines: &mut Lines<BufReader<ChildStderr>>,
+    last: &str,
+) -> anyhow::Result<SocketAddr> {
     while let Some(line) = lines.next_line().await? {
         let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        if let Some(address) = told["http.address"].as_str() {
+        if let Some(address) = told[last].as_str() {
             return Ok(address.parse()?);
         }
-        report::line(&line);
+        tell(&line);
     }
     anyhow::bail!("serve ended before it listened")
 }
 
-/// Reads on, so that the service never waits for us. A service that is well says nothing from here on.
+/// Reads on, so that the service never waits for us.
 async fn pass_on(mut lines: Lines<BufReader<ChildStderr>>) {
     while let Ok(Some(line)) = lines.next_line().await {
-        if !line.contains("\"level\":\"INFO\"") {
-            report::line(&line);
-        }
+        tell(&line);
+    }
+}
+
+/// A service that is well says nothing that belongs between the figures.
+fn tell(line: &str) {
+    if !line.contains("\"level\":\"INFO\"") {
+        report::line(line);
     }
 }

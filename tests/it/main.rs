@@ -31,6 +31,7 @@ mod outages;
 mod provider_answers;
 mod provider_faults;
 mod provider_unreachable;
+mod queue_plans;
 mod reads;
 mod reconciler;
 mod sweeps;
