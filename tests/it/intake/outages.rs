@@ -67,7 +67,7 @@ async fn while_the_database_is_down_clients_are_told_and_afterwards_they_are_ser
     let before = api.client.charge("before", &body(1000)).await;
     assert_eq!(before.status, 202);
 
-    proxy.refuse();
+    proxy.network.refuse();
     // The connection dies under this one, so what became of it could be asked of nobody.
     let under_way = timed(&api.client, "under-way").await;
     assert_eq!(under_way.status, 503);
@@ -86,7 +86,7 @@ async fn while_the_database_is_down_clients_are_told_and_afterwards_they_are_ser
     asks_to_retry(&api.client.get("/readyz").await, "unavailable");
     assert_eq!(service.stored().await, 1);
 
-    proxy.recover();
+    proxy.network.recover();
     until("the service is ready again", async || {
         (api.client.get("/readyz").await.status == 200).then_some(())
     })
