@@ -2,6 +2,7 @@
 //! lets a fault strike exactly there: before the statement is forwarded or after it was committed.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::network::Network;
+use super::network::{Network, swallow_all};
 
 /// Text of the statement that accepts.
 pub const INSERT_BATCH: &str = "INSERT INTO idempotent_requests";
@@ -181,7 +182,10 @@ async fn requests(
     let mut is_started = false;
     while let Some(message) = read_message(&mut from, is_started).await {
         is_started = true;
-        shared.network.pass().await;
+        if shared.network.swallows() {
+            swallow_all(&mut from).await;
+            return;
+        }
         if let Some(arm) = met(&message, &mut statements, shared) {
             match arm.fault {
                 Fault::CutBefore => {
@@ -258,7 +262,10 @@ async fn replies(
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        shared.network.pass().await;
+        if shared.network.swallows() {
+            // The other half notices when the client gives up.
+            pending::<()>().await;
+        }
         let is_whole = is_ready(&reply);
         let arm = {
             let mut strike = strike.0.lock().unwrap();

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
 pub struct Network {
@@ -16,7 +17,8 @@ enum Weather {
     Fair,
     /// Connections are closed, and new ones as soon as they are made.
     Refusing,
-    /// Nothing goes through and nothing is closed. A connection that met it stays silent for ever.
+    /// Nothing goes through and nothing is closed. A connection that met it stays silent until its client
+    /// gives up.
     Silent,
 }
 
@@ -61,11 +63,8 @@ impl Network {
         }
     }
 
-    /// What comes is let through, or kept for ever.
-    pub(super) async fn pass(&self) {
-        if *self.weather.borrow() == Weather::Silent {
-            pending::<()>().await;
-        }
+    pub(super) fn swallows(&self) -> bool {
+        *self.weather.borrow() == Weather::Silent
     }
 
     pub(super) async fn delay(&self) {
@@ -74,4 +73,10 @@ impl Network {
             tokio::time::sleep(delay).await;
         }
     }
+}
+
+/// Swallows whatever still comes, until the sender gives up.
+pub(super) async fn swallow_all(from: &mut (impl AsyncRead + Unpin)) {
+    let mut swallowed = [0; 4096];
+    while matches!(from.read(&mut swallowed).await, Ok(1..)) {}
 }

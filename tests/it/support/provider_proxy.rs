@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::network::Network;
+use super::network::{Network, swallow_all};
 use super::until;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,10 @@ async fn converse(mut client: TcpStream, shared: &Shared) -> Option<()> {
     provider.set_nodelay(true).ok()?;
     loop {
         let request = read_message(&mut client).await.ok()?;
-        shared.network.pass().await;
+        if shared.network.swallows() {
+            swallow_all(&mut client).await;
+            return None;
+        }
         let number = shared.open(&request);
         let what = shared.take(&request);
         match what {
@@ -188,7 +191,10 @@ async fn converse(mut client: TcpStream, shared: &Shared) -> Option<()> {
             Some(Interference::HoldReply) => shared.hold().await,
             Some(Interference::HoldRequest | Interference::CutBefore) | None => {}
         }
-        shared.network.pass().await;
+        if shared.network.swallows() {
+            swallow_all(&mut client).await;
+            return None;
+        }
         shared.network.delay().await;
         client.write_all(&reply).await.ok()?;
         shared.close(number, &reply);
