@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use sqlx::PgPool;
 use tokio::sync::Notify;
 
 use super::observer::{BooksAccess, Observer};
 use super::{Setup, session_maker};
 use crate::config::DatabaseUrl;
 use crate::db;
+use crate::db::pool::Pool;
 use crate::db::session::Durability;
 use crate::http::Readiness;
 use crate::meters::Meters;
@@ -18,7 +18,7 @@ pub(super) struct Shared<'a> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) database: &'a DatabaseUrl,
     /// For reads.
-    pub(super) pool: PgPool,
+    pub(super) pool: Pool,
     /// Rung when this process accepted charges.
     pub(super) accepted: Arc<Notify>,
     pub(super) meters: Meters,

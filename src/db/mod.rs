@@ -16,6 +16,7 @@ pub mod merchants;
 pub mod migrations;
 pub mod operate;
 pub mod outbox;
+pub mod pool;
 pub mod reconcile;
 pub mod schema;
 pub mod session;
