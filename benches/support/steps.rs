@@ -42,8 +42,17 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
         let begun = Instant::now();
         let token = LeaseToken::from_uuid(random.uuid());
         let connection = claims.connection().await?;
-        let versions = [Instruction::VERSION];
-        let claimed = claim::claim(connection, BATCH, token, LEASE, &versions).await?;
+        let terms = claim::Terms {
+            limit: BATCH,
+            token,
+            lease: LEASE,
+            payload_versions: &[Instruction::VERSION],
+            ours: claim::Ours {
+                account: "default",
+                key_window: Duration::from_hours(23),
+            },
+        };
+        let claimed = claim::claim(connection, terms).await?;
         let took = begun.elapsed();
         let jobs: Vec<Claimed> = claimed
             .into_iter()
@@ -91,6 +100,7 @@ async fn charge(
         starts.push(Start {
             hold,
             object: object.clone(),
+            executes: true,
         });
         let started = job.progress.start_execute(object.clone())?;
         let hold = hold.at(&started);

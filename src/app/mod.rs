@@ -8,7 +8,6 @@ mod admin;
 pub mod dev;
 mod observer;
 pub mod operate;
-mod pool;
 pub mod recovery;
 mod shared;
 
@@ -26,6 +25,7 @@ use crate::budget::Budget;
 use crate::completion::{Completion, Settle};
 use crate::config::{Config, DatabaseUrl, Roles};
 use crate::db;
+use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
 use crate::domain::api_key::Mode;
 use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
@@ -115,7 +115,7 @@ impl App {
         let shared = Shared {
             setup: &setup,
             database,
-            pool: pool::reads(setup.config, database),
+            pool: reads(setup.config, database),
             accepted: Arc::new(Notify::new()),
             meters: listener
                 .as_ref()
@@ -403,11 +403,18 @@ pub async fn serve(
     Ok(app.ended().await)
 }
 
+/// The pool for requests that read or cancel.
+fn reads(config: &Config, database: &DatabaseUrl) -> Pool {
+    let session = session_maker(config, database, Durability::Durable);
+    let size = usize::try_from(config.database.pool_size).unwrap_or(usize::MAX);
+    Pool::new(size, config.database.connect_timeout, session)
+}
+
 fn session_maker(
     config: &Config,
     database: &DatabaseUrl,
     durability: Durability,
-) -> impl Fn() -> Session {
+) -> impl Fn() -> Session + Send + Sync + use<> {
     let (options, limits) = (database.options().clone(), config.database.session_limits());
     move || Session::new(&options, limits, durability)
 }

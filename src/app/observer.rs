@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Gauge;
-use sqlx::PgPool;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::batch::{Chain, Fullness};
 use crate::db::books::{self, Jobs, Standing};
 use crate::db::pauses::Kind;
+use crate::db::pool::Pool;
 use crate::db::session::Session;
 use crate::db::{DbError, Fault};
 use crate::intake::Accept;
@@ -24,7 +24,7 @@ pub(super) struct Observer {
     meters: Meters,
     queues: Vec<(Fullness<Accept>, Gauge, Gauge)>,
     breaker: Option<(Arc<Breaker>, Gauge)>,
-    pool: PgPool,
+    pool: Pool,
     pool_idle: Gauge,
     pool_used: Gauge,
     books: BooksGauges,
@@ -45,7 +45,7 @@ struct Reader {
 }
 
 impl Observer {
-    pub(super) fn new(meters: Meters, pool: PgPool, access: BooksAccess) -> Self {
+    pub(super) fn new(meters: Meters, pool: Pool, access: BooksAccess) -> Self {
         let connections = |state| {
             meters.gauge(
                 "payonce_pool_connections",
@@ -113,10 +113,9 @@ impl Observer {
         if let Some((breaker, open)) = &self.breaker {
             open.set(f64::from(u8::from(breaker.is_open())));
         }
-        let idle = self.pool.num_idle();
-        let all = usize::try_from(self.pool.size()).unwrap_or(usize::MAX);
+        let (idle, used) = self.pool.look();
         self.pool_idle.set(number(idle));
-        self.pool_used.set(number(all.saturating_sub(idle)));
+        self.pool_used.set(number(used));
         self.read_books().await;
         self.meters.render()
     }

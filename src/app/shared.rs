@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use sqlx::PgPool;
 use tokio::sync::Notify;
 
 use super::observer::{BooksAccess, Observer};
@@ -10,6 +9,7 @@ use super::{Setup, session_maker};
 use crate::budget::Budget;
 use crate::config::DatabaseUrl;
 use crate::db;
+use crate::db::pool::Pool;
 use crate::db::session::Durability;
 use crate::http::Readiness;
 use crate::meters::Meters;
@@ -19,7 +19,7 @@ pub(super) struct Shared<'a> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) database: &'a DatabaseUrl,
     /// For reads.
-    pub(super) pool: PgPool,
+    pub(super) pool: Pool,
     /// Rung when this process accepted charges.
     pub(super) accepted: Arc<Notify>,
     pub(super) meters: Meters,

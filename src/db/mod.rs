@@ -18,6 +18,7 @@ pub mod migrations;
 pub mod operate;
 pub mod outbox;
 pub mod pauses;
+pub mod pool;
 pub mod reconcile;
 pub mod recovery;
 pub mod schema;

@@ -54,10 +54,9 @@ where
 
 /// What the provider and the books differ in, oldest first, and nobody has resolved.
 async fn discrepancies(readiness: Readiness) -> Result<Response, ApiError> {
-    let ask = async {
-        let mut connection = readiness.pool.acquire().await?;
-        db::discrepancies::open(&mut connection, MOST_SHOWN).await
-    };
+    let ask = readiness
+        .pool
+        .ask(async |connection| db::discrepancies::open(connection, MOST_SHOWN).await);
     let open = tokio::time::timeout(readiness.wait, ask)
         .await
         .map_err(|_| ApiError::unavailable())?

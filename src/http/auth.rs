@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
-use sqlx::PgPool;
 use tokio::time::Instant;
 
 use super::HttpParts;
@@ -17,6 +16,7 @@ use super::code::Code;
 use super::problem::ApiError;
 use crate::db::DbError;
 use crate::db::api_keys::{self, Holder};
+use crate::db::pool::Pool;
 use crate::domain::api_key::{ApiKey, Mode, TokenHash};
 
 /// Whom a request speaks for.
@@ -34,7 +34,7 @@ const LANES: usize = 8;
 pub(super) struct Authenticator(Arc<Inner>);
 
 struct Inner {
-    pool: PgPool,
+    pool: Pool,
     mode: Mode,
     dev: bool,
     wait: Duration,
@@ -199,8 +199,10 @@ impl Inner {
     async fn ask(&self, hash: TokenHash) -> Result<Option<Holder>, DbError> {
         // Before the question: an answer is at least as new as this.
         let asked_at = Instant::now();
-        let mut connection = self.pool.acquire().await?;
-        let holder = api_keys::find_holder(&mut connection, hash).await?;
+        let holder = self
+            .pool
+            .ask(async |connection| api_keys::find_holder(connection, hash).await)
+            .await?;
         self.learn(hash, holder, asked_at);
         Ok(holder)
     }
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
     use crate::domain::api_key::Scope;
     use crate::domain::ids::MerchantId;
-    use sqlx::postgres::PgPoolOptions;
+    use crate::http::tests::nowhere;
 
     const HOLDER: Holder = Holder {
         merchant: MerchantId::from_uuid(uuid::Uuid::from_u128(7)),
@@ -266,9 +268,7 @@ mod tests {
 
     fn inner() -> Inner {
         Inner {
-            pool: PgPoolOptions::new()
-                .connect_lazy("postgres://nobody@127.0.0.1:1/nothing")
-                .unwrap(),
+            pool: Pool::new(1, Duration::from_millis(50), nowhere),
             mode: Mode::Test,
             dev: false,
             wait: Duration::from_millis(50),

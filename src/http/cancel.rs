@@ -33,11 +33,8 @@ pub(super) async fn cancel(
         return Err(ApiError::new(Code::Forbidden, detail));
     }
     let id = charges::path_id(id)?;
-    let ask = async {
-        let mut connection = state.parts().pool.acquire().await?;
-        let window = state.parts().limits.key_window;
-        ask(&mut connection, principal.merchant, id, window).await
-    };
+    let (pool, window) = (&state.parts().pool, state.parts().limits.key_window);
+    let ask = pool.ask(async |connection| ask(connection, principal.merchant, id, window).await);
     let charge = tokio::time::timeout(state.parts().limits.database_wait, ask)
         .await
         // The request may have been written: asking again is safe.

@@ -248,10 +248,8 @@ pub(super) async fn read(
     merchant: MerchantId,
     id: ChargeId,
 ) -> Result<Option<Charge>, ApiError> {
-    let read = async {
-        let mut connection = state.parts().pool.acquire().await?;
-        db::charges::find(&mut connection, merchant, id).await
-    };
+    let pool = &state.parts().pool;
+    let read = pool.ask(async |connection| db::charges::find(connection, merchant, id).await);
     in_time(state, read).await
 }
 

@@ -5,10 +5,9 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 
-use sqlx::PgPool;
-
 use super::HttpState;
 use super::problem::ApiError;
+use crate::db::pool::Pool;
 use crate::db::{self, DbError};
 
 /// A small JSON text that is always the same.
@@ -27,7 +26,7 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<Fixed, ApiEr
 /// What it takes to be ready.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    pub pool: PgPool,
+    pub pool: Pool,
     /// The newest migration that this release was built with.
     pub schema_version: i64,
     /// How long the database may take to answer.
@@ -38,11 +37,10 @@ impl Readiness {
     /// Ready when the database answers and has at least the migrations that this release was built with; a newer schema
     /// is fine, because migrations only ever extend it.
     pub(super) async fn answer(&self) -> Result<Fixed, ApiError> {
-        let asked = tokio::time::timeout(self.wait, async {
-            let mut connection = self.pool.acquire().await?;
-            db::schema::applied_version(&mut connection).await
-        })
-        .await;
+        let asked = self
+            .pool
+            .ask(async |connection| db::schema::applied_version(connection).await);
+        let asked = tokio::time::timeout(self.wait, asked).await;
         match asked {
             Ok(Ok(Some(version))) if version >= self.schema_version => {
                 Ok((JSON, "{\"status\":\"ready\"}\n"))

@@ -41,7 +41,6 @@ use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +53,7 @@ pub use meters::HttpMeters;
 pub use problem::Problem;
 pub use server::{ServerLimits, serve};
 
+use crate::db::pool::Pool;
 use crate::domain::request::ProviderRules;
 use crate::intake::Intake;
 use crate::random::Random;
@@ -65,7 +65,7 @@ use problem::ApiError;
 pub struct HttpParts {
     pub intake: Intake,
     /// For reads: charges and API keys.
-    pub pool: PgPool,
+    pub pool: Pool,
     pub rules: ProviderRules,
     /// Whether the provider moves real money; API keys of the other mode are refused.
     pub live: bool,

@@ -224,8 +224,14 @@ impl ApiError {
 
 /// Whether the database is away, overloaded or out of its depth, as opposed to being asked something wrong.
 fn is_outage(error: &DbError) -> bool {
-    let DbError::Sqlx(error) = error else {
-        return false;
+    let error = match error {
+        DbError::Sqlx(error) => error,
+        DbError::Connect(_)
+        | DbError::ConnectTimeout
+        | DbError::AnswerTimeout
+        | DbError::WinnersVanish => return true,
+        DbError::AfterCommit(error) => return is_outage(error),
+        DbError::Unreadable { .. } => return false,
     };
     match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
@@ -237,8 +243,6 @@ fn is_outage(error: &DbError) -> bool {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => true,
         _ => false,
     }

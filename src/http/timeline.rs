@@ -63,14 +63,13 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     let merchant = state.auth().authenticate(&headers).await?.merchant;
     let id = charges::path_id(id)?;
-    let read = async {
-        let mut connection = state.parts().pool.acquire().await?;
-        let Some(charge) = db::charges::find(&mut connection, merchant, id).await? else {
+    let read = state.parts().pool.ask(async |connection| {
+        let Some(charge) = db::charges::find(connection, merchant, id).await? else {
             return Ok(None);
         };
-        let events = db::charge_events::list(&mut connection, id).await?;
+        let events = db::charge_events::list(connection, id).await?;
         Ok(Some((charge, events)))
-    };
+    });
     let (charge, events) = charges::in_time(&state, read)
         .await?
         .ok_or_else(charges::absent)?;

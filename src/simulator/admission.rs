@@ -54,6 +54,9 @@ pub(super) fn admit(
         return Err(refuse(scripted.reply()));
     }
     let mut fault = state.dice.draw(call.phase);
+    if let Some(fault) = fault {
+        state.met.count(call.phase, fault);
+    }
     if let Some(fate) = fault.and_then(|fault| early(fault, &call)) {
         return Err(fate);
     }
@@ -82,6 +85,9 @@ pub(super) fn admit(
         let refused = match asked {
             Ok(asked) => {
                 fault = asked;
+                if let Some(fault) = asked {
+                    state.met.count(call.phase, fault);
+                }
                 asked.and_then(|fault| early(fault, &call))
             }
             Err(error) => Some(refuse(refusals::journal(&error))),

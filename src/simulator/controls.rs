@@ -24,6 +24,7 @@ This is payonce's simulator: it speaks the part of Stripe's API that payonce use
   POST /v1/payment_intents, …/{id}/confirm, …/{id}/cancel    GET /v1/payment_intents, …/{id}, …/search, /v1/events, /v1/balance, /v1/account
   GET  /_sim/charges     every charge that moved money          GET /_sim/objects    every object
   PUT  /_sim/settings    {seed, latency_ms, search_lag_ms, key_window_s, slow_ms, land_late_ms, rates}
+  GET  /_sim/faults      how often each fault was met
   POST /_sim/clock       {advance_seconds}                      GET /_sim/requests   the last requests
   PUT  /_sim/hold        {phase, when}                          PUT  /_sim/answer    {phase, status, body, location, effect, times}
   DELETE /_sim           forget everything
@@ -101,6 +102,7 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: &[u8]) -> Optio
         ("GET", "/charges") => json(&charges(&state)),
         ("GET", "/objects") => json(&objects(&state)),
         ("GET", "/requests") => json(&state.requests.to_json()),
+        ("GET", "/faults") => json(&state.met),
         ("GET", "/settings") => json(&state.settings),
         ("PUT", "/settings") => parsed(body, |settings| set(&mut state, settings)),
         ("GET", "/clock") => now(shared, &mut state),

@@ -18,6 +18,17 @@ pub(super) enum Phase {
     Cancel,
 }
 
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Execute => "execute",
+            Self::Read => "read",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     ChargeThenDrop,
@@ -39,28 +50,36 @@ pub(super) enum Fault {
     ForgetKeys,
 }
 
+/// Their names in settings and payment methods.
+const NAMES: [(&str, Fault); 17] = [
+    ("charge_then_drop", Fault::ChargeThenDrop),
+    ("decline_then_drop", Fault::DeclineThenDrop),
+    ("drop_before_charge", Fault::DropBeforeCharge),
+    ("slow", Fault::Slow),
+    ("land_late", Fault::LandLate),
+    ("error_500_after_charge", Fault::Error500AfterCharge),
+    ("error_500_before_charge", Fault::Error500BeforeCharge),
+    ("unsaved_400", Fault::Unsaved400),
+    ("key_in_use", Fault::KeyInUse),
+    ("rate_limited", Fault::RateLimited),
+    ("unavailable", Fault::Unavailable),
+    ("unauthorized", Fault::Unauthorized),
+    ("html", Fault::Html),
+    ("truncated", Fault::Truncated),
+    ("trickle", Fault::Trickle),
+    ("unknown_status", Fault::UnknownStatus),
+    ("forget_keys", Fault::ForgetKeys),
+];
+
 impl Fault {
     pub(super) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "charge_then_drop" => Self::ChargeThenDrop,
-            "decline_then_drop" => Self::DeclineThenDrop,
-            "drop_before_charge" => Self::DropBeforeCharge,
-            "slow" => Self::Slow,
-            "land_late" => Self::LandLate,
-            "error_500_after_charge" => Self::Error500AfterCharge,
-            "error_500_before_charge" => Self::Error500BeforeCharge,
-            "unsaved_400" => Self::Unsaved400,
-            "key_in_use" => Self::KeyInUse,
-            "rate_limited" => Self::RateLimited,
-            "unavailable" => Self::Unavailable,
-            "unauthorized" => Self::Unauthorized,
-            "html" => Self::Html,
-            "truncated" => Self::Truncated,
-            "trickle" => Self::Trickle,
-            "unknown_status" => Self::UnknownStatus,
-            "forget_keys" => Self::ForgetKeys,
-            _ => return None,
-        })
+        let named = NAMES.iter().find(|(known, _)| *known == name)?;
+        Some(named.1)
+    }
+
+    fn name(self) -> &'static str {
+        let named = NAMES.iter().find(|(_, fault)| *fault == self);
+        named.map_or("", |(name, _)| name)
     }
 
     /// The fault that a payment method asks for, and whether it does so each time.
@@ -152,6 +171,18 @@ impl Dice {
     }
 }
 
+/// How often each fault was met, as `execute.slow`.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(super) struct Met(BTreeMap<String, u64>);
+
+impl Met {
+    pub(super) fn count(&mut self, phase: Phase, fault: Fault) {
+        let name = format!("{}.{}", phase.name(), fault.name());
+        *self.0.entry(name).or_default() += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +226,14 @@ mod tests {
             assert!(Dice::new(&settings(json)).is_err(), "{json}");
         }
         assert!(serde_json::from_str::<Settings>(r#"{"sed":1}"#).is_err());
+    }
+
+    #[test]
+    fn every_fault_has_one_name() {
+        for (name, fault) in NAMES {
+            assert_eq!(Fault::parse(name), Some(fault));
+            assert_eq!(fault.name(), name);
+        }
     }
 
     #[test]

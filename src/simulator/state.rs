@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use super::faults::{Dice, Settings};
+use super::faults::{Dice, Met, Settings};
 use super::holds::Holds;
 use super::intents::Change;
 use super::journal::{EventRecord, IntentRecord, Journal, KeyRecord, Record};
@@ -149,6 +149,7 @@ pub(super) struct State {
     pub(super) accounts: HashMap<String, Account>,
     pub(super) settings: Settings,
     pub(super) dice: Dice,
+    pub(super) met: Met,
     pub(super) holds: Holds,
     pub(super) script: Vec<Scripted>,
     pub(super) requests: Requests,
@@ -168,6 +169,7 @@ impl State {
             accounts: HashMap::new(),
             settings,
             dice,
+            met: Met::default(),
             holds: Holds::new(),
             script: Vec::new(),
             requests: Requests::default(),
@@ -307,6 +309,7 @@ impl State {
         self.accounts.clear();
         self.settings = settings;
         self.dice = dice;
+        self.met = Met::default();
         self.holds.release();
         self.script.clear();
         self.requests.clear();

@@ -1,6 +1,8 @@
 //! The provider can't be reached, connections break, and its memory of our keys is over: what is not known is asked, and
 //! nothing is sent again that may have been taken.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use payonce::config::Roles;
 use serde_json::{Value, json};
@@ -95,6 +97,64 @@ async fn a_connection_that_breaks_is_unclear_and_every_attempt_has_its_key() {
         running.stop().await;
         service.check_books().await;
     }
+}
+
+/// The network between one process and the provider swallows everything, then closes every connection, then is slow.
+#[tokio::test]
+async fn a_network_that_goes_silent_or_down_between_us_and_the_provider_delays_charges_and_no_more()
+{
+    let service = TestService::new().await;
+    let proxy = ProviderProxy::start(service.ledger.address);
+    let base_url = proxy.base_url();
+    let settings = [
+        ("provider.stripe.base_url", base_url.as_str()),
+        ("provider.stripe.timeout", "300ms"),
+        ("provider.stripe.connect_timeout", "100ms"),
+    ];
+    let running = service.run_with(Roles::ALL, &settings).await;
+    for silent in [true, false] {
+        if silent {
+            proxy.network.swallow();
+        } else {
+            proxy.network.refuse();
+        }
+        let key = format!("silent-{silent}");
+        let body = charge_body("pm_card_visa");
+        let id = running.client.charge(&key, &body).await.id();
+        until("it was tried", async || {
+            let job = service.jobs(&id).await.pop()?;
+            (job.attempt >= 2).then_some(())
+        })
+        .await;
+        let charge = running.client.show(&id).await.body;
+        assert_eq!(
+            (&charge["status"], &charge["money"]),
+            (&json!("in_progress"), &json!("not_moved"))
+        );
+        proxy.network.delay_replies(Duration::from_millis(20));
+        proxy.network.recover();
+        let charge = running.client.terminal(&id).await;
+        assert_eq!(
+            (&charge["status"], &charge["attempts"]),
+            (&json!("completed"), &json!(1))
+        );
+        let exchanges = proxy.exchanges();
+        assert!(exchanges.is_sorted_by_key(|exchange| exchange.at));
+        let answered: Vec<_> = exchanges
+            .into_iter()
+            .filter(|exchange| exchange.idempotency_key.starts_with(&id))
+            .filter(|exchange| exchange.status == Some(200))
+            .map(|exchange| exchange.target)
+            .collect();
+        let object = charge["provider_charge_id"].as_str().unwrap();
+        let expected = [
+            "POST /v1/payment_intents".to_owned(),
+            format!("POST /v1/payment_intents/{object}/confirm"),
+        ];
+        assert!(answered.iter().map(|target| &**target).eq(expected));
+    }
+    running.stop().await;
+    service.check_books().await;
 }
 
 fn is_look(request: &Value) -> bool {

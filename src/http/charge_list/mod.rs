@@ -70,10 +70,8 @@ pub(super) async fn list(
     } else {
         let provider = state.parts().rules.provider;
         let wanted = asked.wanted(merchant, provider);
-        let read = async {
-            let mut connection = state.parts().pool.acquire().await?;
-            charge_lists::list(&mut connection, &wanted).await
-        };
+        let pool = &state.parts().pool;
+        let read = pool.ask(async |connection| charge_lists::list(connection, &wanted).await);
         charges::in_time(&state, read).await?
     };
     let has_more = found.len() > usize::from(asked.limit);

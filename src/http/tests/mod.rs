@@ -12,7 +12,6 @@ use http_body_util::BodyExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
-use sqlx::postgres::PgPoolOptions;
 use time::macros::datetime;
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -20,6 +19,7 @@ use uuid::Uuid;
 use super::*;
 use crate::batch::{BatchLimits, Batcher};
 use crate::db::api_keys::Holder;
+use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session, SessionLimits};
 use crate::domain::api_key::{ApiKey, DEV_KEY, Mode, Scope};
 use crate::domain::charge::{Charge, Progress};
@@ -63,10 +63,7 @@ impl Rig {
         let state = HttpState::new(HttpParts {
             intake,
             // Nobody listens at port 1.
-            pool: PgPoolOptions::new()
-                .acquire_timeout(Duration::from_millis(100))
-                .connect_lazy("postgres://nobody@127.0.0.1:1/nothing")
-                .unwrap(),
+            pool: Pool::new(1, Duration::from_millis(100), nowhere),
             rules: ProviderRules {
                 provider: "stripe",
                 to_provider_units: |money| Ok(money.minor_units()),
@@ -141,7 +138,7 @@ impl Rig {
     }
 }
 
-fn nowhere() -> Session {
+pub(super) fn nowhere() -> Session {
     let limit = Duration::from_millis(100);
     let limits = SessionLimits {
         statement_timeout: limit,

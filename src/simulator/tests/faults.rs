@@ -243,3 +243,21 @@ async fn a_test_may_dictate_an_answer_with_or_without_the_effect() {
     );
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn the_faults_that_were_met_are_counted_by_step_and_kind() {
+    let rig = Rig::new().await;
+    rig.settings(json!({"rates": {"prepare.unavailable": 1}}))
+        .await;
+    for _ in 0..2 {
+        assert_eq!(rig.post(CREATE, "key", &[]).await.status, 503);
+    }
+    rig.settings(json!({})).await;
+    let id = rig.prepare("", "pm_sim_html").await;
+    for _ in 0..2 {
+        rig.try_confirm(&id, &id).await.unwrap();
+    }
+    let met = rig.control("GET", "/faults", Value::Null).await.json();
+    assert_eq!(met, json!({"prepare.unavailable": 2, "execute.html": 1}));
+    rig.stop().await;
+}

@@ -19,7 +19,7 @@ async fn a_client_that_hangs_up_at_any_moment_can_send_its_request_again() {
     let api = service
         .run_with(API, &[("database.url", proxy.url())])
         .await;
-    proxy.delay_replies(Duration::from_millis(8));
+    proxy.network.delay_replies(Duration::from_millis(8));
     let is_full = std::env::var_os("PAYONCE_TEST_FULL").is_some();
     let rounds = if is_full { 10 } else { 1 };
     let body = body(1000);

@@ -177,14 +177,14 @@ async fn while_nothing_comes_back_from_the_database_acceptance_is_unknown() {
         let request = api.client.charge("k1", &unknown);
         let (answer, ()) = tokio::join!(request, async {
             silence.struck().await;
-            proxy.swallow();
+            proxy.network.swallow();
         });
         asks_to_retry(&answer, "acceptance_unknown");
         assert_eq!(
             answer.body["charge_id"],
             service.charge_id("k1").to_string()
         );
-        proxy.recover();
+        proxy.network.recover();
         let again = api.client.charge_until_accepted("k1", &body(1000)).await;
         assert_eq!(again.status, retried, "{fault:?}");
         assert_eq!(service.stored().await, 1);

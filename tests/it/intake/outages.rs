@@ -67,7 +67,7 @@ async fn while_the_database_is_down_clients_are_told_and_afterwards_they_are_ser
     let before = api.client.charge("before", &body(1000)).await;
     assert_eq!(before.status, 202);
 
-    proxy.refuse();
+    proxy.network.refuse();
     // The connection dies under this one, so what became of it could be asked of nobody.
     let under_way = timed(&api.client, "under-way").await;
     assert_eq!(under_way.status, 503);
@@ -86,7 +86,7 @@ async fn while_the_database_is_down_clients_are_told_and_afterwards_they_are_ser
     asks_to_retry(&api.client.get("/readyz").await, "unavailable");
     assert_eq!(service.stored().await, 1);
 
-    proxy.recover();
+    proxy.network.recover();
     until("the service is ready again", async || {
         (api.client.get("/readyz").await.status == 200).then_some(())
     })
@@ -107,4 +107,38 @@ async fn timed(client: &Client, key: &str) -> crate::support::client::Answer {
     // A second of trying, and a slow machine.
     assert!(started.elapsed() < Duration::from_secs(9), "{key}");
     answer
+}
+
+/// The network swallows everything for a moment. What was asked meanwhile is answered with 503, and no connection is
+/// lost for it: afterwards everybody is served again.
+#[tokio::test]
+async fn a_database_that_falls_silent_for_a_moment_costs_no_connection() {
+    let service = TestService::new().await;
+    let proxy = DatabaseProxy::start(&service.database_url).await;
+    let settings = &[
+        ("database.url", proxy.url()),
+        ("database.pool_size", "2"),
+        ("database.statement_timeout", "300ms"),
+        ("database.connect_timeout", "300ms"),
+        ("intake.give_up_after", "1s"),
+    ];
+    let api = service.run_with(API, settings).await;
+    let id = api.client.charge("before", &body(1000)).await.id();
+    for _ in 0..3 {
+        let (warm, more) = tokio::join!(api.client.show(&id), api.client.show(&id));
+        assert_eq!((warm.status, more.status), (200, 200));
+        proxy.network.swallow();
+        let (read, other) = tokio::join!(api.client.show(&id), api.client.show(&id));
+        asks_to_retry(&read, "unavailable");
+        asks_to_retry(&other, "unavailable");
+        proxy.network.recover();
+        // Both connections were silent: the first to ask each of them may still find out.
+        until("reads are served again", async || {
+            let (read, other) = tokio::join!(api.client.show(&id), api.client.show(&id));
+            (read.status == 200 && other.status == 200).then_some(())
+        })
+        .await;
+    }
+    api.stop().await;
+    service.finish().await;
 }

@@ -68,7 +68,7 @@ async fn a_database_that_is_gone_fires_books_unreadable_and_server_errors() {
     let api = service.run_with(API, settings).await;
     api.charge().await;
     let before = api.scrape().await;
-    proxy.refuse();
+    proxy.network.refuse();
     let answer = api
         .client
         .charge("order-2", &charge_body("pm_card_visa"))
@@ -83,7 +83,7 @@ async fn a_database_that_is_gone_fires_books_unreadable_and_server_errors() {
     assert!(after.value("payonce_jobs{state=\"ready\"}").is_nan());
     course(&before, &after).fires("PayonceBooksUnreadable");
     course(&before, &after).fires("PayonceServerErrors");
-    proxy.recover();
+    proxy.network.recover();
     api.scrape_with("payonce_books_readable", 1.0).await;
     api.stop().await;
 }

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::network::{Network, swallow_all};
 
 /// Text of the statement that accepts.
 pub const INSERT_BATCH: &str = "INSERT INTO idempotent_requests";
@@ -20,6 +21,7 @@ pub const READ_WINNERS: &str = "LEFT JOIN idempotent_requests";
 
 pub struct DatabaseProxy {
     url: String,
+    pub network: Arc<Network>,
     shared: Arc<Shared>,
     _running: DropGuard,
 }
@@ -36,21 +38,12 @@ pub enum Fault {
     HoldAfter,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weather {
-    Fair,
-    /// Connections are closed, and new ones as soon as they are made.
-    Refusing,
-    /// Nothing goes through and nothing is closed. A connection that met it stays silent for ever.
-    Silent,
-}
-
 struct Shared {
     upstream: String,
-    weather: watch::Sender<Weather>,
-    reply_delay: Mutex<Duration>,
+    network: Arc<Network>,
     armed: Mutex<Vec<Arm>>,
-    executed: Mutex<Vec<String>>,
+    /// How often each statement was sent.
+    executed: Mutex<HashMap<String, usize>>,
 }
 
 struct Arm {
@@ -89,10 +82,10 @@ impl DatabaseProxy {
         let (upstream, after) = rest.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
+        let network = Arc::<Network>::default();
         let shared = Arc::new(Shared {
             upstream: upstream.to_owned(),
-            weather: watch::Sender::new(Weather::Fair),
-            reply_delay: Mutex::default(),
+            network: network.clone(),
             armed: Mutex::default(),
             executed: Mutex::default(),
         });
@@ -104,6 +97,7 @@ impl DatabaseProxy {
         )));
         Self {
             url: url_through(before, at, after),
+            network,
             shared,
             _running: stop.drop_guard(),
         }
@@ -133,26 +127,8 @@ impl DatabaseProxy {
     /// How often statements that contain `text` were sent.
     pub fn executions(&self, text: &str) -> usize {
         let executed = self.shared.executed.lock().unwrap();
-        executed.iter().filter(|sql| sql.contains(text)).count()
-    }
-
-    /// The database is down.
-    pub fn refuse(&self) {
-        self.shared.weather.send_replace(Weather::Refusing);
-    }
-
-    /// The network swallows everything.
-    pub fn swallow(&self) {
-        self.shared.weather.send_replace(Weather::Silent);
-    }
-
-    /// The database is back.
-    pub fn recover(&self) {
-        self.shared.weather.send_replace(Weather::Fair);
-    }
-
-    pub fn delay_replies(&self, delay: Duration) {
-        *self.shared.reply_delay.lock().unwrap() = delay;
+        let with_text = executed.iter().filter(|(sql, _)| sql.contains(text));
+        with_text.map(|(_, count)| count).sum()
     }
 }
 
@@ -171,20 +147,23 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTo
 }
 
 async fn link(client: TcpStream, shared: Arc<Shared>) {
-    let mut weather = shared.weather.subscribe();
-    if *weather.borrow() == Weather::Refusing {
+    if shared.network.refuses() {
         return;
     }
-    let server = TcpStream::connect(&shared.upstream).await.unwrap();
-    client.set_nodelay(true).unwrap();
-    server.set_nodelay(true).unwrap();
+    // Postgres is down.
+    let Ok(server) = TcpStream::connect(&shared.upstream).await else {
+        return;
+    };
+    if client.set_nodelay(true).is_err() || server.set_nodelay(true).is_err() {
+        return;
+    }
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let strike = Strike::default();
     tokio::select! {
         () = requests(from_client, to_server, &shared, &strike) => {}
         () = replies(from_server, to_client, &shared, &strike) => {}
-        _ = weather.wait_for(|weather| *weather == Weather::Refusing) => {}
+        () = shared.network.cut() => {}
     }
 }
 
@@ -203,7 +182,10 @@ async fn requests(
     let mut is_started = false;
     while let Some(message) = read_message(&mut from, is_started).await {
         is_started = true;
-        calm(shared).await;
+        if shared.network.swallows() {
+            swallow_all(&mut from).await;
+            return;
+        }
         if let Some(arm) = met(&message, &mut statements, shared) {
             match arm.fault {
                 Fault::CutBefore => {
@@ -220,13 +202,6 @@ async fn requests(
         if to.write_all(&message).await.is_err() {
             return;
         }
-    }
-}
-
-/// Waits for ever once the network has gone silent.
-async fn calm(shared: &Shared) {
-    if *shared.weather.borrow() == Weather::Silent {
-        pending::<()>().await;
     }
 }
 
@@ -253,12 +228,24 @@ fn met(message: &[u8], statements: &mut HashMap<Vec<u8>, String>, shared: &Share
         }
         b'B' => {
             let sql = statements.get(texts.nth(1)?)?;
-            shared.executed.lock().unwrap().push(sql.clone());
+            shared.count(sql);
             let mut armed = shared.armed.lock().unwrap();
             let index = armed.iter().position(|arm| sql.contains(arm.text))?;
             Some(armed.remove(index))
         }
         _ => None,
+    }
+}
+
+impl Shared {
+    fn count(&self, sql: &str) {
+        let mut executed = self.executed.lock().unwrap();
+        match executed.get_mut(sql) {
+            Some(count) => *count += 1,
+            None => {
+                executed.insert(sql.to_owned(), 1);
+            }
+        }
     }
 }
 
@@ -275,7 +262,10 @@ async fn replies(
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        calm(shared).await;
+        if shared.network.swallows() {
+            // The other half notices when the client gives up.
+            pending::<()>().await;
+        }
         let is_whole = is_ready(&reply);
         let arm = {
             let mut strike = strike.0.lock().unwrap();
@@ -291,10 +281,7 @@ async fn replies(
             }
             arm.go.notified().await;
         }
-        let delay = *shared.reply_delay.lock().unwrap();
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
+        shared.network.delay().await;
         if to.write_all(&reply).await.is_err() {
             return;
         }

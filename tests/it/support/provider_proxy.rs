@@ -1,14 +1,18 @@
 //! A TCP proxy between one process and the provider that can hold or cut the next request of a kind, so that what one
-//! worker sends is late while another's goes through.
+//! worker sends is late while another's goes through. It remembers what went over it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use payonce::clock::Clock;
+use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::network::{Network, swallow_all};
 use super::until;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +27,28 @@ pub enum Interference {
     CutAfter,
 }
 
+/// A request that came, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub at: OffsetDateTime,
+    /// `POST /v1/payment_intents`
+    pub target: Box<str>,
+    pub idempotency_key: Box<str>,
+    /// None when it was not answered, or not whole.
+    pub status: Option<u16>,
+}
+
 pub struct ProviderProxy {
     address: SocketAddr,
+    pub network: Arc<Network>,
     shared: Arc<Shared>,
     _running: DropGuard,
 }
 
 struct Shared {
     provider: SocketAddr,
+    network: Arc<Network>,
+    exchanges: Mutex<Vec<Exchange>>,
     /// Path suffixes, each for one request.
     wanted: Mutex<Vec<(&'static str, Interference)>>,
     held: watch::Sender<usize>,
@@ -69,8 +87,11 @@ impl ProviderProxy {
 
     fn run(listener: TcpListener, provider: SocketAddr) -> Self {
         let address = listener.local_addr().unwrap();
+        let network = Arc::<Network>::default();
         let shared = Arc::new(Shared {
             provider,
+            network: network.clone(),
+            exchanges: Mutex::default(),
             wanted: Mutex::default(),
             held: watch::Sender::new(0),
             released: watch::Sender::new(0),
@@ -80,6 +101,7 @@ impl ProviderProxy {
         tokio::spawn(accept(listener, shared.clone(), stop.clone()));
         Self {
             address,
+            network,
             shared,
             _running: stop.drop_guard(),
         }
@@ -108,6 +130,11 @@ impl ProviderProxy {
         self.shared.released.send_modify(|count| *count += 1);
     }
 
+    /// What went over it, oldest first.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.shared.exchanges.lock().unwrap().clone()
+    }
+
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         *self.shared.connections.borrow()
@@ -126,6 +153,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTo
         tokio::spawn(async move {
             tokio::select! {
                 _ = converse(client, &shared) => {}
+                () = shared.network.cut() => {}
                 () = stop.cancelled() => {}
             }
         });
@@ -138,7 +166,12 @@ async fn converse(mut client: TcpStream, shared: &Shared) -> Option<()> {
     client.set_nodelay(true).ok()?;
     provider.set_nodelay(true).ok()?;
     loop {
-        let request = read_message(&mut client).await?;
+        let request = read_message(&mut client).await.ok()?;
+        if shared.network.swallows() {
+            swallow_all(&mut client).await;
+            return None;
+        }
+        let number = shared.open(&request);
         let what = shared.take(&request);
         match what {
             Some(Interference::CutBefore) => return None,
@@ -146,20 +179,58 @@ async fn converse(mut client: TcpStream, shared: &Shared) -> Option<()> {
             Some(Interference::HoldReply | Interference::CutAfter) | None => {}
         }
         provider.write_all(&request).await.ok()?;
-        let reply = read_message(&mut provider).await?;
+        let reply = match read_message(&mut provider).await {
+            Ok(reply) => reply,
+            Err(torn) => {
+                let _ = client.write_all(&torn).await;
+                return None;
+            }
+        };
         match what {
             Some(Interference::CutAfter) => return None,
             Some(Interference::HoldReply) => shared.hold().await,
             Some(Interference::HoldRequest | Interference::CutBefore) | None => {}
         }
+        if shared.network.swallows() {
+            swallow_all(&mut client).await;
+            return None;
+        }
+        shared.network.delay().await;
         client.write_all(&reply).await.ok()?;
+        shared.close(number, &reply);
     }
 }
 
 impl Shared {
+    /// Remembers a request and says its number.
+    fn open(&self, request: &[u8]) -> usize {
+        let head = head_of(request);
+        let line = head.lines().next().unwrap_or_default();
+        let key = head
+            .lines()
+            .find_map(|line| line.strip_prefix("idempotency-key:"));
+        let mut exchanges = self.exchanges.lock().unwrap();
+        exchanges.push(Exchange {
+            at: Clock::system().now(),
+            target: line.trim_end_matches(" HTTP/1.1").into(),
+            idempotency_key: key.unwrap_or_default().trim().into(),
+            status: None,
+        });
+        exchanges.len() - 1
+    }
+
+    fn close(&self, number: usize, reply: &[u8]) {
+        let head = head_of(reply);
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        self.exchanges.lock().unwrap()[number].status = status;
+    }
+
     fn take(&self, request: &[u8]) -> Option<Interference> {
-        let line = request.split(|&byte| byte == b'\r').next()?;
-        let path = std::str::from_utf8(line).ok()?.split(' ').nth(1)?;
+        let head = head_of(request);
+        let path = head.split(' ').nth(1)?;
         let mut wanted = self.wanted.lock().unwrap();
         let at = wanted
             .iter()
@@ -175,13 +246,18 @@ impl Shared {
     }
 }
 
-/// A head and the body that its Content-Length announces.
-async fn read_message(stream: &mut TcpStream) -> Option<Vec<u8>> {
+fn head_of(message: &[u8]) -> Cow<'_, str> {
+    let end = message.windows(4).position(|four| four == b"\r\n\r\n");
+    String::from_utf8_lossy(&message[..end.unwrap_or(message.len())])
+}
+
+/// A head and the body that its Content-Length announces; `Err` with what came of it before the end.
+async fn read_message(stream: &mut TcpStream) -> Result<Vec<u8>, Vec<u8>> {
     let mut message = Vec::new();
     let mut whole = usize::MAX;
     while message.len() < whole {
-        if stream.read_buf(&mut message).await.ok()? == 0 {
-            return None;
+        if !matches!(stream.read_buf(&mut message).await, Ok(1..)) {
+            return Err(message);
         }
         if whole == usize::MAX
             && let Some(end) = message.windows(4).position(|four| four == b"\r\n\r\n")
@@ -194,5 +270,5 @@ async fn read_message(stream: &mut TcpStream) -> Option<Vec<u8>> {
             whole = end + 4 + length;
         }
     }
-    Some(message)
+    Ok(message)
 }
