@@ -246,9 +246,8 @@ fn lease(config: &Config, faults: &mut Faults) {
 /// Before each of its calls a job may wait until every other one has made one.
 fn turns(worker: &Worker, rate: u32, calls: Duration, faults: &mut Faults) {
     let permits = u32::try_from(worker.permits).unwrap_or(u32::MAX);
-    let waiting = (Duration::from_secs(1) / rate)
-        .saturating_mul(permits)
-        .saturating_mul(CALLS_OF_A_JOB);
+    let calls_first = permits.saturating_mul(CALLS_OF_A_JOB);
+    let waiting = Duration::from_secs(calls_first.div_ceil(rate).into());
     let needed = calls.saturating_add(waiting);
     faults.unless(worker.lease > needed, || {
         let left = worker.lease.saturating_sub(calls).as_secs_f64();

@@ -298,7 +298,7 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
     ),
     // 93 s of calls, and three turns among 128 jobs at ten calls a second.
     (
-        &[("PAYONCE__PROVIDER__STRIPE__CALLS_PER_SECOND", "10")],
+        &[("PAYONCE__PROVIDER__STRIPE__CALLS_PER_SECOND", "8")],
         "worker.permits",
     ),
     (
@@ -395,6 +395,9 @@ fn each_relation_is_checked() {
         assert_eq!(faulty(environment), [*key], "{environment:?}");
     }
     for sound in [
+        // The defaults, at Stripe.
+        [(KEY, "sk_test_x"), ("PAYONCE__PROVIDER__MODE", "test")],
+        [(KEY, "sk_live_x"), ("PAYONCE__PROVIDER__MODE", "live")],
         [(KEY, "rk_test_x"), ("PAYONCE__WORKER__LEASE", "156s")],
         [(BASE, "http://127.0.0.1:4242"), (KEY, "sk_test_x")],
         [(BASE, "http://[::1]:4242"), (KEY, "")],
