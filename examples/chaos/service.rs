@@ -42,7 +42,7 @@ const SETTINGS: [(&str, &str); 22] = [
 /// How it is started.
 const SERVE: &[&str] = &["serve"];
 /// How it is started on books that were restored.
-const SERVE_RESTORED: &[&str] = SERVE;
+const SERVE_RESTORED: &[&str] = &["serve", "--recovery"];
 /// Longer than an orderly end takes while everything else goes wrong.
 const END_LIMIT: Duration = Duration::from_secs(30);
 /// As a supervisor waits before it tries again.

@@ -43,7 +43,6 @@ SELECT
         WHERE stray_objects.charge_id = charges.id
             AND stray_objects.settled_at IS NULL
             AND stray_objects.provider_charge_id IS DISTINCT FROM charges.provider_charge_id
-        ORDER BY stray_objects.provider_charge_id
     ) AS "strays!",
     EXISTS (
         SELECT
