@@ -56,6 +56,15 @@ async fn write(books: &Books, first: i64, last: i64, size: i64) -> anyhow::Resul
     Ok(())
 }
 
+/// The ids of the charges that were just accepted, which are what clients ask for.
+pub(crate) async fn newest(connection: &mut PgConnection) -> anyhow::Result<Vec<ChargeId>> {
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar("SELECT charge_id FROM outbox ORDER BY id DESC LIMIT 20000")
+            .fetch_all(connection)
+            .await?;
+    Ok(ids.into_iter().map(ChargeId::from_uuid).collect())
+}
+
 /// The ids of charges from all over a history of `size`; of those that are there, if there is no history.
 pub(crate) async fn some(
     connection: &mut PgConnection,
