@@ -147,6 +147,7 @@ fn database(config: &Config, faults: &mut Faults) {
     // Postgres takes 0 for no limit at all.
     faults.some_time("database.lock_timeout", database.lock_timeout);
     faults.some_time("database.connect_timeout", database.connect_timeout);
+    faults.some_time("database.sessions_interval", database.sessions_interval);
     faults.shorter(
         ("database.statement_timeout", database.statement_timeout),
         ("intake.give_up_after", config.intake.give_up_after),

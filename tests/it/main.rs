@@ -28,6 +28,7 @@ mod main_path;
 mod metrics;
 mod operator;
 mod outages;
+mod poolers;
 mod provider_answers;
 mod provider_faults;
 mod provider_unreachable;

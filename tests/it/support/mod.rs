@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod database_proxy;
 pub mod ledger;
 pub mod network;
+pub mod pgbouncer;
 pub mod process;
 pub mod provider_proxy;
 pub mod scrape;
