@@ -195,13 +195,13 @@ async fn a_process_killed_after_it_canceled_an_expired_charge_leaves_a_charge_th
 }
 
 /// What a client was told of one charge.
-struct Told {
-    key: String,
-    id: String,
-    declined: bool,
+pub(crate) struct Told {
+    pub(crate) key: String,
+    pub(crate) id: String,
+    pub(crate) declined: bool,
 }
 
-fn body_of(declined: bool) -> Value {
+pub(crate) fn body_of(declined: bool) -> Value {
     charge_body(if declined {
         "pm_card_chargeDeclined"
     } else {
@@ -210,7 +210,7 @@ fn body_of(declined: bool) -> Value {
 }
 
 /// Charges under one key after the other, each sent again until it is accepted, by whichever process is there.
-async fn keep_charging(
+pub(crate) async fn keep_charging(
     client: usize,
     service: watch::Receiver<Client>,
     stop: CancellationToken,
@@ -239,7 +239,7 @@ async fn keep_charging(
 }
 
 /// Asks each key again, and compares what was told with the books and with the ledger.
-async fn assert_kept(service: &TestService, client: &Client, told: &[Told]) {
+pub(crate) async fn assert_kept(service: &TestService, client: &Client, told: &[Told]) {
     for Told { key, id, declined } in told {
         let again = client.charge_until_accepted(key, &body_of(*declined)).await;
         assert_eq!((again.status, again.id()), (200, id.clone()));

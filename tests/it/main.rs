@@ -16,6 +16,7 @@ mod support;
 mod budget;
 mod cancels;
 mod crashes;
+mod database_faults;
 mod dev;
 mod fairness;
 mod fencing;
