@@ -18,6 +18,7 @@ mod cancels;
 mod crashes;
 mod database_faults;
 mod dev;
+mod documents;
 mod fairness;
 mod fencing;
 mod intake;

@@ -1,11 +1,10 @@
 //! A PgBouncer of one test, in front of one database.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use payonce::random::Random;
 use sqlx::ConnectOptions;
 use tokio::process::{Child, Command};
 
@@ -31,7 +30,7 @@ impl PgBouncer {
         let (user, password) = credentials.split_once(':').unwrap();
         let (address, database) = rest.split_once('/').unwrap();
         let (host, port) = address.split_once(':').unwrap();
-        let at = free_address();
+        let at = SocketAddr::from(([127, 0, 0, 1], super::free_port()));
         let folder = std::env::temp_dir().join(format!("payonce-pgbouncer-{}", at.port()));
         std::fs::create_dir_all(&folder).unwrap();
         let upstream = format!(
@@ -94,15 +93,6 @@ impl Drop for PgBouncer {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// Below the ports that systems give to outgoing connections: one of those, asking for its own port, would meet itself.
-fn free_address() -> SocketAddr {
-    let random = Random::from_os();
-    std::iter::repeat_with(|| 20_000 + u16::from_be_bytes(random.bytes()) % 12_000)
-        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
-        .find(|at| TcpListener::bind(at).is_ok())
-        .unwrap()
 }
 
 fn is_root() -> bool {
