@@ -128,12 +128,12 @@ async fn a_worker_that_can_not_learn_whether_its_object_was_stored_executes_noth
             .await
             .id();
         met.struck().await;
-        proxy.swallow();
+        proxy.network.swallow();
         service.leases_run_out().await;
         // Longer than a silent connection is waited for: whatever would be sent in doubt is sent by then.
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert_eq!(service.ledger.executes().await, []);
-        proxy.recover();
+        proxy.network.recover();
         assert_eq!(running.client.terminal(&id).await["status"], "completed");
         running.stop().await;
         let executes = service.ledger.executes().await;
