@@ -140,7 +140,11 @@ impl Reconciler {
                 () = tokio::time::sleep(pause) => {}
             }
             let started = Instant::now();
-            let swept = self.sweep_page().await;
+            // Each statement is whole by itself, and a database that has fallen silent must not hold up the end.
+            let swept = tokio::select! {
+                () = shutdown.cancelled() => return,
+                swept = self.sweep_page() => swept,
+            };
             self.meters.count(&swept);
             pause = match swept {
                 Ok(swept) if swept.at_the_end => self.interval(),
@@ -155,7 +159,11 @@ impl Reconciler {
             };
             if Instant::now() >= next_look {
                 next_look = Instant::now() + self.limits.interval;
-                if let Err(error) = self.look().await {
+                let looked = tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    looked = self.look() => looked,
+                };
+                if let Err(error) = looked {
                     tracing::warn!(error = %Chain(&error), "looking for stuck jobs failed");
                 }
             }
