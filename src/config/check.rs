@@ -357,6 +357,14 @@ fn key_window(config: &Config, faults: &mut Faults) {
         ),
         ("provider.stripe.key_window", stripe.key_window),
     );
+    // A run that begins within the window sends its last prepare before its lease is over: still within the window.
+    faults.not_longer(
+        ("worker.lease", config.worker.lease),
+        (
+            "provider.stripe.key_window_margin",
+            stripe.key_window_margin,
+        ),
+    );
     faults.not_longer(
         ("provider.stripe.key_window", stripe.key_window),
         ("idempotency.retention", config.idempotency.retention),

@@ -255,7 +255,21 @@ async fn make_job(
     id: Uuid,
     version: i32,
 ) -> Result<bool, DbError> {
-    let Some((charge, _)) = db::charges::find_all(connection, &[id]).await?.pop() else {
+    let charge = match db::charges::find_all(connection, &[id]).await {
+        Ok(mut found) => found.pop(),
+        // Of another release's making, or damaged: it must not keep the walk from the others.
+        Err(DbError::Unreadable { charge, column }) => {
+            tracing::error!(
+                code = "job_not_makeable",
+                charge.id = %charge,
+                column,
+                "an open charge has no job and can't be read"
+            );
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    let Some((charge, _)) = charge else {
         return Ok(false);
     };
     let Ok(request) = ChargeRequest::judge(charge.request, rules) else {

@@ -183,3 +183,62 @@ async fn post_until_gone(
         }
     }
 }
+
+/// A thousand reads and cancels whose clients are gone within 400 microseconds, on two connections: nobody is left in a
+/// transaction, no connection and no place is lost, and everybody else is served.
+#[tokio::test]
+async fn clients_that_are_gone_at_once_spoil_no_connection() {
+    let service = TestService::new().await;
+    let api = service.run_with(API, &[("database.pool_size", "2")]).await;
+    let id = api.client.charge("k1", &body(1000)).await.id();
+    let nobody = "chg_00000000000000000000000000000001";
+    let lines = [
+        format!("GET /v1/charges/{id}"),
+        format!("GET /v1/charges/{id}/timeline"),
+        "GET /v1/charges".to_owned(),
+        format!("POST /v1/charges/{nobody}/cancel"),
+    ];
+    for number in 0..1000_u64 {
+        let line = &lines[usize::try_from(number % 4).unwrap()];
+        let mut connection = api.client.connect().await;
+        let request = format!(
+            "{line} HTTP/1.1\r\nhost: payonce\r\nauthorization: Bearer {}\r\ncontent-length: 0\r\n\r\n",
+            api.client.token
+        );
+        connection.write_all(request.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_micros(number % 400)).await;
+        connection.set_zero_linger().unwrap();
+    }
+    for round in 0..20 {
+        let key = format!("after-{round}");
+        let charge = body(1000);
+        let (new, one, other) = tokio::join!(
+            api.client.charge(&key, &charge),
+            api.client.show(&id),
+            api.client.get("/v1/charges")
+        );
+        assert_eq!((new.status, one.status, other.status), (202, 200, 200));
+    }
+    let ours =
+        "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'payonce'";
+    let in_transaction: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!(
+        "SELECT count(*) {ours} AND state LIKE 'idle in transaction%'"
+    )))
+    .fetch_one(&service.books)
+    .await
+    .unwrap();
+    assert_eq!(in_transaction, 0);
+    // Two for reads; intake and the looks at the books have their own.
+    crate::support::until("what was thrown away is closed", async || {
+        let sessions: i64 =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) {ours}")))
+                .fetch_one(&service.books)
+                .await
+                .unwrap();
+        (sessions <= 6).then_some(())
+    })
+    .await;
+    assert_eq!(service.stored().await, 21);
+    api.stop().await;
+    service.finish().await;
+}
