@@ -275,6 +275,7 @@ impl Hand {
             lease: Duration::from_mins(1),
             payload_versions: &[Instruction::VERSION],
             ours: OURS,
+            shares: None,
         };
         let claimed = claim::claim(&mut connection, terms).await;
         claimed
