@@ -15,7 +15,7 @@ use crate::support::service::Running;
 use crate::support::{TestService, charge_body};
 
 /// The statement that takes jobs.
-const CLAIM: &str = "WITH due AS MATERIALIZED";
+const CLAIM: &str = "WITH oldest AS MATERIALIZED";
 /// The statement that stores an object's id, before it is executed.
 const STORE: &str = "started AS (";
 /// The statement that ends a charge.
