@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::compare::{self, Compared, compare};
 use super::sweep::{SweepError, Sweeper, Walk};
 use crate::budget::Priority;
-use crate::db;
+use crate::db::{self, DbError};
 use crate::domain::ids::{ChargeId, ProviderChargeId};
 use crate::domain::outcome::{Answer, Object, ObjectStatus};
 use crate::domain::sweep::{Difference, Finding};
@@ -146,13 +146,7 @@ impl<P: Provider> Sweeper<P> {
         walk: &mut Walk,
         objects: Vec<(ChargeId, Object)>,
     ) -> Result<(), SweepError> {
-        let rules = self.parts.rules;
-        let mut compared = self
-            .session
-            .ask(1, async |connection| {
-                compare(connection, &rules, objects).await
-            })
-            .await?;
+        let mut compared = self.judge(objects).await?;
         // The books were read after the object: it may have moved on meanwhile.
         let stale: Vec<_> = compared
             .extract_if(.., |compared| {
@@ -161,16 +155,7 @@ impl<P: Provider> Sweeper<P> {
             .collect();
         for Compared { charge, object, .. } in stale {
             match self.read(walk, &object.id).await? {
-                Some(object) => {
-                    let rules = self.parts.rules;
-                    let again = self
-                        .session
-                        .ask(1, async |connection| {
-                            compare(connection, &rules, vec![(charge, object)]).await
-                        })
-                        .await?;
-                    compared.extend(again);
-                }
+                Some(object) => compared.extend(self.judge(vec![(charge, object)]).await?),
                 None => self.missing(walk, charge, &object.id).await?,
             }
         }
@@ -192,13 +177,20 @@ impl<P: Provider> Sweeper<P> {
         charge: ChargeId,
         id: &ProviderChargeId,
     ) -> Result<(), SweepError> {
-        tokio::time::sleep(self.parts.limits.pause).await;
-        self.parts.budget.take(Priority::Sweep).await;
-        self.renew(walk).await?;
-        let answer = self.provider.cancel(id).await.answer;
-        let object = match answer {
-            Answer::Object { object, .. } => Some(object),
-            _ => self.read(walk, id).await?,
+        let provider = Arc::clone(&self.provider);
+        let cancel = || {
+            let (provider, id) = (Arc::clone(&provider), id.clone());
+            // Any other answer is no reason to cancel again, but to look.
+            async move {
+                Ok(match provider.cancel(&id).await.answer {
+                    Answer::Object { object, .. } => Some(object),
+                    _ => None,
+                })
+            }
+        };
+        let object = match self.persist(walk, cancel).await? {
+            Some(object) => Some(object),
+            None => self.read(walk, id).await?,
         };
         let Some(object) = object else { return Ok(()) };
         if object.status == ObjectStatus::Canceled {
@@ -217,14 +209,17 @@ impl<P: Provider> Sweeper<P> {
                 .await?;
             return Ok(());
         }
-        let rules = self.parts.rules;
-        let compared = self
-            .session
-            .ask(1, async |connection| {
-                compare(connection, &rules, vec![(charge, object)]).await
-            })
-            .await?;
+        let compared = self.judge(vec![(charge, object)]).await?;
         self.write(walk, compared).await
+    }
+
+    async fn judge(&mut self, objects: Vec<(ChargeId, Object)>) -> Result<Vec<Compared>, DbError> {
+        let rules = self.parts.rules;
+        self.session
+            .ask(1, async |connection| {
+                compare(connection, &rules, objects).await
+            })
+            .await
     }
 
     async fn write(&mut self, walk: &mut Walk, compared: Vec<Compared>) -> Result<(), SweepError> {
