@@ -68,7 +68,7 @@ impl SessionSettings {
         ])
     }
 
-    /// The names, and the values as `pg_settings` shows them.
+    /// The names, and the values: milliseconds, or a word.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().map(|(name, value)| (*name, value.as_str()))
     }

@@ -43,41 +43,44 @@ pub async fn check(base: &PgConnectOptions, limits: SessionLimits) -> Result<(),
         for (index, (connection, settings)) in connections.iter_mut().enumerate() {
             let asking = session(connection, settings);
             let asked = tokio::time::timeout(limits.connect_timeout, asking).await;
-            let (session, in_force) = asked.map_err(|_| DbError::AnswerTimeout)??;
+            let (session, lost) = asked.map_err(|_| DbError::AnswerTimeout)??;
             if *sessions.entry(session).or_insert(index) != index
                 || sessions.values().filter(|known| **known == index).count() > 1
             {
                 return Err(SessionsError::Shared);
             }
-            for (name, value) in settings.iter() {
-                if in_force.get(name).map(String::as_str) != Some(value) {
-                    return Err(SessionsError::NotInForce(name));
-                }
+            if let Some(name) = lost {
+                return Err(SessionsError::NotInForce(name));
             }
         }
     }
     Ok(())
 }
 
-/// The session that a connection is in now, and what is set there.
+/// The session that a connection is in now, and a setting that is not in force there.
 async fn session(
     connection: &mut PgConnection,
     settings: &SessionSettings,
-) -> Result<(i32, HashMap<String, String>), DbError> {
+) -> Result<(i32, Option<&'static str>), DbError> {
+    let in_force: Vec<String> = settings
+        .iter()
+        .map(|(name, value)| match value.parse::<u64>() {
+            // Shown in whatever unit is shortest.
+            Ok(milliseconds) => {
+                format!("current_setting('{name}')::interval = '{milliseconds} ms'::interval")
+            }
+            Err(_) => format!("current_setting('{name}') = '{value}'"),
+        })
+        .collect();
     // A statement without a name: those with one may fail in a session that is shared.
-    let names: Vec<&str> = settings.iter().map(|(name, _)| name).collect();
-    let sql = format!(
-        "SELECT pg_backend_pid(), name, setting FROM pg_settings WHERE name IN ('{}')",
-        names.join("', '")
-    );
-    let rows = sqlx::raw_sql(AssertSqlSafe(sql))
-        .fetch_all(connection)
+    let sql = format!("SELECT pg_backend_pid(), {}", in_force.join(", "));
+    let row = sqlx::raw_sql(AssertSqlSafe(sql))
+        .fetch_one(connection)
         .await?;
-    let mut in_force = HashMap::with_capacity(rows.len());
-    let mut session = 0;
-    for row in rows {
-        session = row.try_get(0)?;
-        in_force.insert(row.try_get(1)?, row.try_get(2)?);
+    for (column, (name, _)) in settings.iter().enumerate() {
+        if !row.try_get::<bool, _>(column + 1)? {
+            return Ok((row.try_get(0)?, Some(name)));
+        }
     }
-    Ok((session, in_force))
+    Ok((row.try_get(0)?, None))
 }
