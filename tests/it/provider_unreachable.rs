@@ -285,17 +285,19 @@ async fn an_execute_that_found_no_connection_is_no_attempt_and_is_sent_under_the
 #[tokio::test]
 async fn while_calls_to_the_provider_hang_no_transaction_is_open_and_clients_are_served() {
     let service = TestService::new().await;
-    service.ledger.settings(json!({"slow_ms": 4000})).await;
+    for _ in 0..20 {
+        service.ledger.hold("execute", "before").await;
+    }
     let settings = [
         ("database.pool_size", "2"),
-        ("provider.stripe.timeout", "20s"),
-        ("worker.lease", "2m"),
-        ("reconciler.sweep_lease", "3m"),
+        ("provider.stripe.timeout", "60s"),
+        ("worker.lease", "5m"),
+        ("reconciler.sweep_lease", "6m"),
     ];
     let running = service.run_with(Roles::ALL, &settings).await;
     let ids = join_all((0..20).map(async |number| {
-        let key = format!("slow-{number}");
-        let body = charge_body("pm_sim_slow");
+        let key = format!("held-{number}");
+        let body = charge_body("pm_card_visa");
         running.client.charge(&key, &body).await.id()
     }))
     .await;
@@ -315,7 +317,7 @@ async fn while_calls_to_the_provider_hang_no_transaction_is_open_and_clients_are
                     AND (state LIKE 'idle in transaction%' OR xact_start < clock_timestamp() - interval '500 milliseconds')";
     assert_eq!(service.count(open).await, 0);
     let body = charge_body("pm_card_visa");
-    for number in 0..10 {
+    for number in 0..4 {
         let key = format!("quick-{number}");
         let (accepted, read) = tokio::join!(
             running.client.charge(&key, &body),
@@ -326,12 +328,13 @@ async fn while_calls_to_the_provider_hang_no_transaction_is_open_and_clients_are
         assert_eq!(quick["status"], "completed");
     }
     assert_eq!(service.count(open).await, 0);
-    assert_eq!(hanging().await, ids.len(), "all of this took too long");
+    assert_eq!(hanging().await, ids.len());
+    service.ledger.release().await;
     for id in &ids {
         assert_eq!(running.client.terminal(id).await["status"], "completed");
     }
     running.stop().await;
-    assert_eq!(service.ledger.charges().await.len(), 30);
+    assert_eq!(service.ledger.charges().await.len(), 24);
     service.check_books().await;
 }
 

@@ -11,7 +11,7 @@ use payonce::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters, Swept}
 use crate::support::books::uuid_of;
 use crate::support::database_proxy::{DatabaseProxy, Fault};
 use crate::support::service::API;
-use crate::support::{TestService, charge_body, until};
+use crate::support::{PATIENCE, TestService, charge_body, until};
 
 /// A reconciler whose pages are walked by hand. Every charge counts as stuck, whatever its age.
 fn by_hand(service: &TestService, seed: u64) -> Reconciler {
@@ -19,7 +19,9 @@ fn by_hand(service: &TestService, seed: u64) -> Reconciler {
 }
 
 fn by_hand_at(service: &TestService, database_url: &str, seed: u64) -> Reconciler {
-    let config = service.config(&[]);
+    let mut session_limits = service.config(&[]).database.session_limits();
+    // One that stands still must not be given up.
+    session_limits.statement_timeout = PATIENCE;
     let limits = ReconcilerLimits {
         threshold: Duration::ZERO,
         interval: Duration::from_secs(1),
@@ -27,11 +29,7 @@ fn by_hand_at(service: &TestService, database_url: &str, seed: u64) -> Reconcile
         retention: Duration::from_hours(720),
     };
     let options = database_url.parse().unwrap();
-    let session = Session::new(
-        &options,
-        config.database.session_limits(),
-        Durability::Durable,
-    );
+    let session = Session::new(&options, session_limits, Durability::Durable);
     let meters = ReconcilerMeters::new(&Meters::none());
     Reconciler::new(session, limits, RULES, Random::from_seed(seed), meters)
 }
