@@ -47,6 +47,7 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
             token,
             lease: LEASE,
             payload_versions: &[Instruction::VERSION],
+            refund_payload_versions: &[],
             ours: claim::Ours {
                 account: "default",
                 key_window: Duration::from_hours(23),
@@ -57,8 +58,12 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
         let took = begun.elapsed();
         let jobs: Vec<Claimed> = claimed
             .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|unclaimable| unclaimable.error)?;
+            .filter_map(|job| match job {
+                Ok(claim::Job::Charge(job)) => Some(Ok(*job)),
+                Ok(claim::Job::Refund(_)) => None,
+                Err(unclaimable) => Some(Err(unclaimable.error)),
+            })
+            .collect::<Result<_, _>>()?;
         if jobs.is_empty() {
             break;
         }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::recovery::Since;
-use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
+use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Fullness, Statement};
 use crate::budget::Budget;
 use crate::completion::{Completion, Settle};
 use crate::config::{self, Config, DatabaseUrl, Roles};
@@ -30,6 +30,7 @@ use crate::db::session::{Durability, Session};
 use crate::db::sessions::{self, SessionsError};
 use crate::domain::api_key::Mode;
 use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
+use crate::intake::refunds::RefundIntake;
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
@@ -37,6 +38,7 @@ use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
+use crate::refund_completion::KeepRefund;
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::pauses::Pauses;
@@ -205,8 +207,18 @@ impl App {
         for batcher in batchers {
             self.start_batcher(batcher);
         }
+        let session = session_maker(config, shared.database, Durability::Durable);
+        let (refunds, accepting) = RefundIntake::new(
+            RULES,
+            settings.limits,
+            session,
+            &shared.accepted,
+            &setup.random,
+        );
+        self.start_batcher(accepting);
         let state = HttpState::new(HttpParts {
             intake,
+            refunds,
             pool: shared.pool.clone(),
             rules: RULES,
             live: settings.live,
@@ -249,6 +261,7 @@ impl App {
             storing,
             completing,
             settling,
+            keeping,
         } = executor(
             config,
             database,
@@ -260,6 +273,7 @@ impl App {
         self.start_batcher(storing);
         self.start_batcher(completing);
         self.start_batcher(settling);
+        self.start_batcher(keeping);
         let limits = WorkerLimits {
             permits: config.worker.permits,
             lease: config.worker.lease,
@@ -288,6 +302,7 @@ impl App {
             interval: config.reconciler.interval,
             batch: config.reconciler.batch.into(),
             retention: config.idempotency.retention,
+            recheck_again: config.reconciler.refund_recheck_after,
         };
         let session = session_maker(config, database, Durability::Durable)();
         let meters = ReconcilerMeters::new(&shared.meters);
@@ -344,6 +359,7 @@ struct Parts {
     storing: Batcher<StoreObject>,
     completing: Batcher<Settle>,
     settling: Batcher<SettleStrays>,
+    keeping: Batcher<KeepRefund>,
 }
 
 fn executor(
@@ -359,11 +375,21 @@ fn executor(
     let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
     let (completion, completing) = Completion::new(&durable, limits, random, &meters.completion);
     let (strays, settling) = batch::batcher(&SettleStrays, &durable, limits, random, &unmeasured);
+    let keep = KeepRefund {
+        provider: RULES.provider,
+        rules: RULES,
+        recheck_after: config.reconciler.refund_recheck_after,
+        recheck_for: config.reconciler.refund_recheck_for,
+    };
+    // Each write is a statement of its own, and several may be of one charge.
+    let one = BatchLimits { items: 1, ..limits };
+    let (refunds, keeping) = batch::batcher(&keep, &durable, one, random, &unmeasured);
     let executor = Executor {
         provider: Arc::new(stripe(config)?),
         store,
         completion,
         strays,
+        refunds,
         breaker: Arc::new(Breaker::new(BreakerLimits {
             threshold: config.worker.breaker_threshold,
             base: config.worker.breaker_base,
@@ -385,6 +411,7 @@ fn executor(
         storing,
         completing,
         settling,
+        keeping,
     })
 }
 

@@ -31,11 +31,13 @@ impl Desk {
             storing,
             completing,
             settling,
+            keeping,
         } = executor(config, database, random, &Budget::unbounded(), unmeasured)?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);
         start(&mut batchers, settling);
+        start(&mut batchers, keeping);
         Ok(Self { executor, batchers })
     }
 

@@ -24,6 +24,7 @@ pub async fn before_execute(
             SELECT id
             FROM outbox
             WHERE charge_id = $1
+                AND kind = 'charge'
                 AND state IN ('ready', 'parked')
             FOR UPDATE
         ),

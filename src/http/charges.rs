@@ -102,13 +102,14 @@ pub(super) fn path_id(id: Result<Path<String>, PathRejection>) -> Result<ChargeI
 }
 
 /// Who asks, under which key, and whether the body is of the type that is taken.
-async fn admit(
+pub(super) async fn admit(
     state: &HttpState,
     headers: &HeaderMap,
 ) -> Result<(Principal, IdempotencyKey), ApiError> {
     let principal = state.auth().authenticate(headers).await?;
     if principal.scope != Scope::Write {
-        let detail = "this API key may only read; a charge takes a key with the scope write";
+        let detail =
+            "this API key may only read; what moves money takes a key with the scope write";
         return Err(ApiError::new(Code::Forbidden, detail));
     }
     let key = headers::idempotency_key(headers)?;
@@ -152,7 +153,7 @@ fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judg
 }
 
 /// Whether a rule was judged by what stands in the place of something that could not be read.
-fn covers(fault: &Violation, violation: &Violation) -> bool {
+pub(super) fn covers(fault: &Violation, violation: &Violation) -> bool {
     let is_no_object = fault.pointer == "#" && fault.rule == "type";
     is_no_object || fault.pointer == violation.pointer
 }

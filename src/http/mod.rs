@@ -22,11 +22,15 @@ pub mod limits;
 mod meters;
 pub mod openapi;
 mod openapi_reads;
+mod openapi_refunds;
 pub mod policy;
 mod prefer;
 pub mod problem;
 mod query;
 mod read_body;
+pub mod refund_body;
+pub mod refund_list;
+mod refunds;
 mod request_id;
 mod server;
 pub mod timeline;
@@ -56,6 +60,7 @@ pub use server::{ServerLimits, serve};
 use crate::db::pool::Pool;
 use crate::domain::request::ProviderRules;
 use crate::intake::Intake;
+use crate::intake::refunds::RefundIntake;
 use crate::random::Random;
 use auth::Authenticator;
 use problem::ApiError;
@@ -64,6 +69,7 @@ use problem::ApiError;
 #[derive(Clone)]
 pub struct HttpParts {
     pub intake: Intake,
+    pub refunds: RefundIntake,
     /// For reads: charges and API keys.
     pub pool: Pool,
     pub rules: ProviderRules,
@@ -152,6 +158,9 @@ pub fn router(state: HttpState) -> Router {
         .route("/v1/charges/{id}", get(charges::show))
         .route("/v1/charges/{id}/cancel", post(cancel::cancel))
         .route("/v1/charges/{id}/timeline", get(timeline::show))
+        .route("/v1/charges/{id}/refunds", post(refunds::create))
+        .route("/v1/refunds", get(refund_list::list))
+        .route("/v1/refunds/{id}", get(refunds::show))
         .route("/v1/policy", get(policy::show))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -24,6 +24,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
 use super::openapi_reads as reads;
+use super::openapi_refunds as refunds;
 use super::policy::KEY_PATTERN;
 use super::problem::Problem;
 
@@ -89,6 +90,7 @@ fn build() -> OpenApi {
             "/v1/policy",
             PathItem::new(HttpMethod::Get, reads::get_policy()),
         );
+    let paths = refunds::paths(paths);
     OpenApiBuilder::new()
         .info(info)
         .servers(Some([ServerBuilder::new()
@@ -102,6 +104,7 @@ fn build() -> OpenApi {
                 .name(CHARGES)
                 .description(Some("Payments: taken in once, then carried out."))
                 .build(),
+            refunds::tag(),
             TagBuilder::new()
                 .name(reads::SERVICE)
                 .description(Some("What the service takes."))
@@ -123,6 +126,7 @@ fn components() -> Components {
     ChargeBody::schemas(&mut schemas);
     Problem::schemas(&mut schemas);
     reads::schemas(&mut schemas);
+    refunds::schemas(&mut schemas);
     let api_key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(
@@ -284,7 +288,7 @@ fn charge_request() -> RequestBody {
         .build()
 }
 
-fn idempotency_key() -> Parameter {
+pub(super) fn idempotency_key() -> Parameter {
     ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
@@ -303,7 +307,7 @@ fn idempotency_key() -> Parameter {
         .build()
 }
 
-fn prefer() -> Parameter {
+pub(super) fn prefer() -> Parameter {
     ParameterBuilder::new()
         .name("Prefer")
         .parameter_in(ParameterIn::Header)
@@ -343,7 +347,7 @@ pub(super) fn request_id_header() -> Header {
     text_header("Names this request in the service's log.", "req-7")
 }
 
-fn text_header(description: &str, example: &str) -> Header {
+pub(super) fn text_header(description: &str, example: &str) -> Header {
     HeaderBuilder::new()
         .schema(Some(Object::with_type(Type::String)))
         .description(Some(description))

@@ -10,8 +10,9 @@ use axum::response::Response;
 use tokio::time::Instant;
 
 use super::HttpState;
-use super::charges;
+use super::{charges, refunds};
 use crate::domain::charge::{Charge, State};
+use crate::domain::refund::{Refund, RefundState};
 
 /// The longest wait, in seconds; part of the contract.
 pub(super) const MOST_SECONDS: u64 = 30;
@@ -68,6 +69,42 @@ pub(super) async fn settle(
 pub(super) fn set_applied(response: &mut Response, seconds: u64) {
     if let Ok(value) = HeaderValue::try_from(format!("wait={seconds}")) {
         response.headers_mut().insert("preference-applied", value);
+    }
+}
+
+/// The same for a refund.
+pub(super) async fn settle_refund(
+    state: &HttpState,
+    mut refund: Box<Refund>,
+    seconds: u64,
+) -> (Box<Refund>, bool) {
+    let Ok(_place) = state.waiting().try_acquire() else {
+        return (refund, false);
+    };
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut pause = FIRST_PAUSE;
+    while refund_is_on_its_way(&refund) && Instant::now() < end {
+        tokio::select! {
+            () = tokio::time::sleep_until(end.min(Instant::now() + pause)) => {}
+            () = state.parts().closing.cancelled() => break,
+        }
+        pause = (pause * 2).min(LAST_PAUSE);
+        if let Ok(Some(now)) = refunds::read(state, refund.merchant, refund.id).await {
+            refund = Box::new(now);
+        }
+    }
+    (refund, true)
+}
+
+fn refund_is_on_its_way(refund: &Refund) -> bool {
+    match &refund.progress.state {
+        RefundState::Pending | RefundState::Processing | RefundState::RequiresReconciliation => {
+            true
+        }
+        RefundState::RequiresAction
+        | RefundState::Succeeded
+        | RefundState::Failed(_)
+        | RefundState::Canceled => false,
     }
 }
 

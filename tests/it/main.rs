@@ -37,4 +37,5 @@ mod provider_unreachable;
 mod queue_plans;
 mod reads;
 mod reconciler;
+mod refunds;
 mod sweeps;

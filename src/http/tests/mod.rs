@@ -60,8 +60,16 @@ impl Rig {
             &random,
             &IntakeMeters::new(&Meters::none()),
         );
+        let (refunds, _accepting) = crate::intake::refunds::RefundIntake::new(
+            crate::provider::stripe::currency::RULES,
+            limits,
+            nowhere,
+            &Arc::default(),
+            &random,
+        );
         let state = HttpState::new(HttpParts {
             intake,
+            refunds,
             // Nobody listens at port 1.
             pool: Pool::new(1, Duration::from_millis(100), nowhere),
             rules: ProviderRules {
@@ -203,5 +211,6 @@ fn charge() -> Box<Charge> {
         created_at: datetime!(2026-11-29 20:15:00.104233 UTC),
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
+        amount_refunded: 0,
     })
 }
