@@ -6,7 +6,7 @@
 //! its holder saw it. If the process dies before a statement commits, the lease runs out and the next run looks for itself;
 //! if it dies after, nothing is left to do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -398,7 +398,9 @@ pub async fn count_external(
             .map(|charge| (charge.provider_charge_id.clone(), charge))
             .collect();
     let mut rows = db::external_refunds::Rows::default();
-    for refund in refunds {
+    // A list that changes while it is walked may name one twice.
+    let mut seen = HashSet::new();
+    for refund in refunds.iter().filter(|refund| seen.insert(&refund.id)) {
         let charge = refund
             .charge
             .as_ref()

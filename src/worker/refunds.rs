@@ -322,7 +322,7 @@ impl<P: Provider> Executor<P> {
             },
             Err(_) => match corrected() {
                 Some(progress) => {
-                    tracing::error!(
+                    tracing::warn!(
                         code = "refund_corrected",
                         refund.id = %run.hold.refund,
                         stage = %progress.state.stage(),

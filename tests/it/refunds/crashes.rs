@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::charge;
 use crate::support::TestService;
 use crate::support::books::SHORT_LEASES;
+use crate::support::database_proxy::{DatabaseProxy, Fault};
+use crate::support::service::{API, Running, WORKER};
 
 const WHOLE: &str = "api,worker,reconciler";
 
@@ -108,4 +110,98 @@ async fn two_workers_on_one_refund_make_one() {
     assert!(second.terminate().await);
     service.provider_is_quiet().await;
     refunded_once(&service, &refund).await;
+}
+
+/// Texts of the statements that accept a refund, say that it is about to be sent, put it off, and end it.
+const ACCEPT: &str = "INSERT INTO refunds";
+const WRITES: [&str; 3] = [
+    "first_attempted_at = CASE WHEN $6",
+    "first_attempted_at = CASE WHEN $10",
+    "recheck_at = CASE $5",
+];
+
+#[tokio::test]
+async fn a_process_killed_around_the_acceptance_of_a_refund_leaves_all_of_it_or_nothing() {
+    for (fault, is_stored) in [(Fault::HoldBefore, false), (Fault::HoldAfter, true)] {
+        let service = TestService::new().await;
+        let running = service.run().await;
+        let (charge, _) = charge(&running, "pm_card_visa").await;
+        running.stop().await;
+        let proxy = DatabaseProxy::start(&service.database_url).await;
+        let mut held = proxy.arm(ACCEPT, fault);
+        let process = service.spawn("api", &[("database.url", proxy.url())]).await;
+        let client = process.client.clone();
+        let (of, body) = (charge.clone(), json!({"amount": 600}));
+        let sent = body.clone();
+        let told = tokio::spawn(async move { client.try_refund(&of, "return-1", &sent).await });
+        held.struck().await;
+        process.kill().await;
+        assert!(told.await.unwrap().is_err());
+        service.check_books().await;
+        let stored = service.count("SELECT count(*) FROM refunds").await;
+        assert_eq!(stored, i64::from(is_stored));
+        let process = service.spawn(WHOLE, &[]).await;
+        let again = process.client.refund(&charge, "return-1", &body).await;
+        assert_eq!(again.status, if is_stored { 200 } else { 202 });
+        let refund = process.client.refund_ended(&again.id()).await;
+        assert!(process.terminate().await);
+        refunded_once(&service, &refund).await;
+    }
+}
+
+/// The first send is lost before it takes effect, so that each of the statements is met.
+#[tokio::test]
+async fn a_worker_killed_around_any_of_its_statements_leaves_a_refund_that_completes_once() {
+    for statement in WRITES {
+        for fault in [Fault::HoldBefore, Fault::HoldAfter] {
+            let (service, api, refund) = lost_once().await;
+            let proxy = DatabaseProxy::start(&service.database_url).await;
+            let mut held = proxy.arm(statement, fault);
+            let through = [("database.url", proxy.url())];
+            let worker = service.spawn("worker", &through).await;
+            held.struck().await;
+            worker.kill().await;
+            service.check_books().await;
+            service.leases_run_out().await;
+            let worker = service.spawn("worker", &[]).await;
+            let refund = api.client.refund_ended(&refund).await;
+            assert!(worker.terminate().await);
+            api.stop().await;
+            refunded_once(&service, &refund).await;
+        }
+    }
+}
+
+/// The same worker goes on: it knows its own rows again.
+#[tokio::test]
+async fn a_lost_reply_of_the_database_sends_no_refund_twice() {
+    for statement in WRITES {
+        for fault in [Fault::CutBefore, Fault::CutAfter] {
+            let (service, api, refund) = lost_once().await;
+            let proxy = DatabaseProxy::start(&service.database_url).await;
+            let mut cut = proxy.arm(statement, fault);
+            let through = [("database.url", proxy.url())];
+            let worker = service.run_with(WORKER, &through).await;
+            cut.struck().await;
+            let refund = api.client.refund_ended(&refund).await;
+            worker.stop().await;
+            api.stop().await;
+            refunded_once(&service, &refund).await;
+        }
+    }
+}
+
+/// An accepted refund whose first send the provider drops, and nobody to send it yet.
+async fn lost_once() -> (TestService, Running, String) {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let (charge, _) = charge(&running, "pm_card_visa").await;
+    running.stop().await;
+    let api = service.run_with(API, &[]).await;
+    let accepted = api.client.refund(&charge, "return-1", &json!({"amount": 600})).await;
+    service
+        .ledger
+        .dictate(json!({"phase": "refund", "status": 503, "body": "", "times": 1}))
+        .await;
+    (service, api, accepted.id())
 }

@@ -145,6 +145,16 @@ impl Client {
             .body(body.to_string())
     }
 
+    /// POSTs a refund; `Err` when the connection gave no answer.
+    pub async fn try_refund(
+        &self,
+        charge: &str,
+        key: &str,
+        body: &Value,
+    ) -> Result<Answer, reqwest::Error> {
+        answer(self.post_refund(charge, key, body).send().await?).await
+    }
+
     pub async fn refund(&self, charge: &str, key: &str, body: &Value) -> Answer {
         let request = self.post_refund(charge, key, body);
         answer(request.send().await.unwrap()).await.unwrap()
