@@ -168,22 +168,34 @@ pub async fn search(
         .collect())
 }
 
-/// Lets the jobs of these refunds run now, parked ones aside: the provider has news. Returns how many there were; a
-/// refund without a job gets one by [`make_job`].
+/// The provider has news of these refunds: their jobs run now, parked ones aside; of those without a job, the reconciler
+/// makes one with its next page. The job looks for itself, so order, repetition and staleness of the news can't matter.
+/// Returns how many there are.
 pub async fn nudge(connection: &mut PgConnection, refunds: &[Uuid]) -> Result<u64, DbError> {
-    let done = sqlx::query!(
+    let nudged = sqlx::query_scalar!(
         r#"
-        UPDATE outbox
-        SET run_at = CASE WHEN state = 'ready' THEN LEAST(run_at, now()) ELSE run_at END,
-            nudged = true
-        WHERE refund_id = ANY($1)
-            AND state <> 'parked'
+        WITH jobless AS (
+            UPDATE refunds
+            SET recheck_at = now()
+            WHERE id = ANY($1)
+                AND NOT EXISTS (SELECT FROM outbox WHERE outbox.refund_id = refunds.id)
+            RETURNING id
+        ),
+        jobs AS (
+            UPDATE outbox
+            SET run_at = CASE WHEN state = 'ready' THEN LEAST(run_at, now()) ELSE run_at END,
+                nudged = true
+            WHERE refund_id = ANY($1)
+                AND state <> 'parked'
+            RETURNING id
+        )
+        SELECT (SELECT count(*) FROM jobless) + (SELECT count(*) FROM jobs) AS "count!"
         "#,
         refunds,
     )
-    .execute(connection)
+    .fetch_one(connection)
     .await?;
-    Ok(done.rows_affected())
+    Ok(nudged.unsigned_abs())
 }
 
 /// Gives a refund a job, if it has none: an open one that lost its own, one that has ended to be read again. Returns

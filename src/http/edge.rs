@@ -134,7 +134,10 @@ pub(super) const ROUTES: &[&str] = &[
     "/v1/charges",
     "/v1/charges/{id}",
     "/v1/charges/{id}/cancel",
+    "/v1/charges/{id}/refunds",
     "/v1/charges/{id}/timeline",
+    "/v1/refunds",
+    "/v1/refunds/{id}",
     "/v1/policy",
     "/docs",
     "/docs/style.css",
@@ -142,6 +145,7 @@ pub(super) const ROUTES: &[&str] = &[
     "/readyz",
     "/openapi.json",
     "/problems/{code}",
+    "/webhooks/stripe",
     "unknown",
 ];
 
@@ -158,10 +162,18 @@ fn route(path: &str) -> &'static str {
         path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
             "/v1/charges/{id}/cancel"
         }
+        "/v1/refunds" => "/v1/refunds",
+        path if path.starts_with("/v1/refunds/") => "/v1/refunds/{id}",
+        path if path.starts_with("/v1/charges/") && path.ends_with("/refunds") => {
+            "/v1/charges/{id}/refunds"
+        }
         path if path.starts_with("/v1/charges/") && path.ends_with("/timeline") => {
             "/v1/charges/{id}/timeline"
         }
         path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
+        path if path == "/webhooks/stripe" || path.starts_with("/webhooks/stripe/") => {
+            "/webhooks/stripe"
+        }
         path if path.starts_with("/problems/") => "/problems/{code}",
         _ => "unknown",
     }

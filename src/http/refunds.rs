@@ -11,6 +11,7 @@ use axum::response::Response;
 
 use super::body;
 use super::code::Code;
+use super::limits::MOST_BODY_BYTES;
 use super::problem::{ApiError, Fault, Place};
 use super::refund_body::RefundBody;
 use super::{HttpState, charges, prefer, read_body};
@@ -38,26 +39,25 @@ pub(super) async fn create(
             return Err(refusal);
         }
     };
-    let body = read_body::read(body, state.parts().limits.body_read).await?;
-    let charge = charges::path_id(id)?;
-    let parsed = body::parse_refund(&body)?;
-    let draft = RefundDraft {
-        charge,
-        amount: parsed.amount,
-        reason: parsed.reason,
-        metadata: parsed.metadata,
-    };
-    let verdict = take_in(&state, principal.merchant, key, draft, parsed.faults).await?;
+    let body = read_body::read(body, MOST_BODY_BYTES, state.parts().limits.body_read).await?;
+    let verdict = take_in(&state, (principal.merchant, key), id, &body).await?;
     accepted_response(&state, &head.headers, verdict).await
 }
 
 async fn take_in(
     state: &HttpState,
-    merchant: MerchantId,
-    key: IdempotencyKey,
-    draft: RefundDraft,
-    faults: Vec<Violation>,
+    (merchant, key): (MerchantId, IdempotencyKey),
+    charge: Result<Path<String>, PathRejection>,
+    body: &[u8],
 ) -> Result<RefundVerdict, ApiError> {
+    let parsed = body::parse_refund(body)?;
+    let faults = parsed.faults;
+    let draft = RefundDraft {
+        charge: charges::path_id(charge)?,
+        amount: parsed.amount,
+        reason: parsed.reason,
+        metadata: parsed.metadata,
+    };
     let id = RefundId::derive(merchant, &key);
     let read = state.parts().pool.ask(async |connection| {
         let refund = db::refunds::find(connection, merchant, id).await?;

@@ -7,7 +7,7 @@
 
 mod compare;
 mod refund_walk;
-pub mod refunds;
+mod refunds;
 pub mod sweep;
 mod walk;
 
@@ -39,7 +39,12 @@ pub struct ReconcilerLimits {
     pub retention: Duration,
     /// When a refund whose re-read was asked for and came to nothing is read again.
     pub recheck_again: Duration,
+    /// How long an event of the provider's is remembered.
+    pub event_retention: Duration,
 }
+
+/// How many events are forgotten for each charge that a page may hold: a charge has a few.
+const EVENTS_A_CHARGE: i64 = 8;
 
 /// Between two pages of one walk: keeps a walk over small pages from being a loop of statements.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -52,6 +57,7 @@ pub struct ReconcilerMeters {
     jobs_made: Counter,
     requests_aligned: Counter,
     requests_purged: Counter,
+    events_purged: Counter,
 }
 
 impl ReconcilerMeters {
@@ -81,6 +87,11 @@ impl ReconcilerMeters {
                 "Request rows that were purged after their retention.",
                 &[],
             ),
+            events_purged: meters.counter(
+                "payonce_reconciler_events_purged_total",
+                "Events of the provider's that were forgotten after their retention.",
+                &[],
+            ),
         }
     }
 
@@ -91,6 +102,7 @@ impl ReconcilerMeters {
                 self.jobs_made.increment(swept.jobs_made);
                 self.requests_aligned.increment(swept.requests_aligned);
                 self.requests_purged.increment(swept.requests_purged);
+                self.events_purged.increment(swept.events_purged);
             }
             Err(_) => self.pages_failed.increment(1),
         }
@@ -113,6 +125,7 @@ pub struct Swept {
     pub jobs_made: u64,
     pub requests_aligned: u64,
     pub requests_purged: u64,
+    pub events_purged: u64,
     pub at_the_end: bool,
 }
 
@@ -212,10 +225,10 @@ impl Reconciler {
     /// Walks one page. What fails is walked again.
     pub async fn sweep_page(&mut self) -> Result<Swept, DbError> {
         let (limits, rules, cursor) = (self.limits, self.rules, self.cursor);
-        // A page is four statements and one for each charge without a job.
+        // A page is five statements and one for each charge without a job.
         let (swept, next) = self
             .session
-            .ask(4, async |connection| {
+            .ask(5, async |connection| {
                 sweep(connection, limits, &rules, cursor).await
             })
             .await?;
@@ -226,6 +239,7 @@ impl Reconciler {
             requests_aligned: swept.requests_aligned + of_refunds.requests_aligned,
             requests_purged: swept.requests_purged + of_refunds.requests_purged,
             at_the_end: swept.at_the_end && of_refunds.at_the_end,
+            ..swept
         };
         if swept.jobs_made > 0 || swept.requests_aligned > 0 {
             tracing::error!(
@@ -271,6 +285,12 @@ async fn sweep(
     swept.requests_aligned = reconcile::align_requests(connection, cursor, page.next).await?;
     swept.requests_purged =
         reconcile::purge_requests(connection, cursor, page.next, limits.retention).await?;
+    swept.events_purged = db::provider_events::purge(
+        connection,
+        limits.event_retention,
+        limits.batch * EVENTS_A_CHARGE,
+    )
+    .await?;
     Ok((swept, page.next))
 }
 

@@ -1,5 +1,5 @@
-//! The same for refunds: an open one without a job gets it back, request rows say what refunds say, completed ones are read
-//! again in time; and [`nudge`], for whoever has heard that the provider has news.
+//! The same for refunds: an open one without a job gets it back, request rows say what refunds say, and those that have
+//! ended are read again in time, or when somebody has heard that the provider has news.
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -37,7 +37,7 @@ pub(super) async fn sweep(
     Ok((swept, page.next))
 }
 
-/// Gives jobs to the completed refunds that are to be read again by now.
+/// Gives jobs to the refunds that are to be read again by now.
 pub(super) async fn recheck(
     connection: &mut PgConnection,
     limits: ReconcilerLimits,
@@ -47,19 +47,6 @@ pub(super) async fn recheck(
         make_job(connection, rules, RefundId::from_uuid(id)).await?;
     }
     Ok(())
-}
-
-/// The provider has news of a refund: its job runs now, made for that if it has none. The job looks for itself, so order,
-/// repetition and staleness of the news can't matter.
-pub async fn nudge(
-    connection: &mut PgConnection,
-    rules: &ProviderRules,
-    refund: RefundId,
-) -> Result<bool, DbError> {
-    if db::refunds::nudge(connection, &[refund.as_uuid()]).await? > 0 {
-        return Ok(true);
-    }
-    make_job(connection, rules, refund).await
 }
 
 /// The instruction is made again from the refund, which keeps every field of the request.

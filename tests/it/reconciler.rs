@@ -28,6 +28,7 @@ fn by_hand_at(service: &TestService, database_url: &str, seed: u64) -> Reconcile
         batch: 7,
         retention: Duration::from_hours(720),
         recheck_again: Duration::from_hours(24),
+        event_retention: Duration::from_hours(720),
     };
     let options = database_url.parse().unwrap();
     let session = Session::new(&options, session_limits, Durability::Durable);

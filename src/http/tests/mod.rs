@@ -68,6 +68,7 @@ impl Rig {
             &random,
         );
         let state = HttpState::new(HttpParts {
+            events: None,
             intake,
             refunds,
             // Nobody listens at port 1.

@@ -198,7 +198,10 @@ async fn lost_once() -> (TestService, Running, String) {
     let (charge, _) = charge(&running, "pm_card_visa").await;
     running.stop().await;
     let api = service.run_with(API, &[]).await;
-    let accepted = api.client.refund(&charge, "return-1", &json!({"amount": 600})).await;
+    let accepted = api
+        .client
+        .refund(&charge, "return-1", &json!({"amount": 600}))
+        .await;
     service
         .ledger
         .dictate(json!({"phase": "refund", "status": 503, "body": "", "times": 1}))
