@@ -15,6 +15,9 @@
 //!    that key has run to its end and will never do anything more; a complete list read after the replay shows that it did
 //!    nothing.
 //!
+//! What is left: a process that stands still between its last look at the clock and the first byte of a send for longer
+//! than the key window, and then wakes up with its connection intact, sends under a forgotten key.
+//!
 //! **Failed** is said of a refund only if the provider's own object says so, or if it was refused for good, every other send
 //! under the key is accounted for (there was none, or the refusal was replayed, which is the same), and a list read after
 //! the refusal has none with our stamp. Silence, error pages and the number of attempts never say it.
