@@ -48,7 +48,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
             return Err(refusal);
         }
     };
-    let body = read_body::read(body, state.parts().limits.body_read).await?;
+    let body = read_body::read(body, &state.parts().limits).await?;
     let Parsed { draft, faults } = body::parse(&body)?;
     match judge(draft, faults, state)? {
         Judged::Good(request) => submit(state, principal.merchant, key, request).await,
