@@ -148,6 +148,7 @@ pub(super) const ROUTES: &[&str] = &[
     "/readyz",
     "/openapi.json",
     "/problems/{code}",
+    "/webhooks/stripe",
     "unknown",
 ];
 
@@ -168,6 +169,9 @@ fn route(path: &str) -> &'static str {
             "/v1/charges/{id}/timeline"
         }
         path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
+        path if path == "/webhooks/stripe" || path.starts_with("/webhooks/stripe/") => {
+            "/webhooks/stripe"
+        }
         path if path.starts_with("/problems/") => "/problems/{code}",
         _ => "unknown",
     }

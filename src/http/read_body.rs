@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
 use super::code::Code;
-use super::limits::HttpLimits;
 use super::problem::ApiError;
 
 /// How much of a refused body is read and dropped, and for how long, so that the client hears the refusal: to close
@@ -15,9 +14,8 @@ use super::problem::ApiError;
 const MOST_DISCARDED_BYTES: usize = 8 * 1024 * 1024;
 const MOST_DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// The whole body.
-pub(super) async fn read(mut body: Body, limits: &HttpLimits) -> Result<Bytes, ApiError> {
-    let (most, wait) = (limits.body_bytes, limits.body_read);
+/// The whole body, of `most` bytes.
+pub(super) async fn read(mut body: Body, most: usize, wait: Duration) -> Result<Bytes, ApiError> {
     let read = tokio::time::timeout(wait, collect(&mut body, most)).await;
     match read {
         Ok(Ok(bytes)) => Ok(bytes),
