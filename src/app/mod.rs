@@ -32,7 +32,7 @@ use crate::db::sessions::{self, SessionsError};
 use crate::db::sweeps::Account;
 use crate::domain::api_key::Mode;
 use crate::http::{
-    self, EventMeters, EventParts, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits,
+    self, EventMeters, EventParts, HttpMeters, HttpParts, HttpState, ServerMeters, ServerSettings,
 };
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
@@ -43,6 +43,7 @@ use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
+use crate::watches::{WatchLimits, WatchMeters, Watcher, Watches};
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::pauses::Pauses;
@@ -130,14 +131,16 @@ impl App {
             admin: None,
         };
         let listener = admin::listener(setup.config.admin.listen).await?;
+        let meters = listener
+            .as_ref()
+            .map_or_else(Meters::none, |_| Meters::new());
         let shared = Shared {
             setup: &setup,
             database,
             pool: reads(setup.config, database),
             accepted: Arc::new(Notify::new()),
-            meters: listener
-                .as_ref()
-                .map_or_else(Meters::none, |_| Meters::new()),
+            watches: watches(setup.config, setup.roles, &meters),
+            meters,
             budget: Budget::new(setup.config.provider.calls_per_second(), Instant::now()),
         };
         let mut observer = shared.observer();
@@ -222,30 +225,31 @@ impl App {
             retention: config.idempotency.retention,
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
+            watches: shared.watches.clone(),
             closing: self.shutdown.clone(),
             events: events(shared)?,
-            limits: HttpLimits {
-                body_read: config
-                    .http
-                    .request_timeout
-                    .saturating_sub(config.http.acceptance_timeout),
-                intake_wait: config.http.acceptance_timeout,
-                database_wait: config.database.connect_timeout,
-                key_window: config.provider.stripe.relied_on_key_window(),
-            },
+            limits: config.http_limits(),
             meters: HttpMeters::new(&shared.meters),
         });
         let listener = admin::listen("http.listen", config.http.listen).await?;
         self.api = listener.local_addr().ok();
-        let limits = ServerLimits {
-            connections: config.http.max_connections,
-            head_read: config.http.header_timeout,
-            grace: config.http.shutdown_grace,
+        let limits = config.http.server_limits();
+        let settings = ServerSettings {
+            limits,
+            meters: ServerMeters::new(&shared.meters, limits),
+            random: setup.random.clone(),
         };
         let (router, shutdown) = (http::router(state), self.shutdown.clone());
         self.tasks.spawn(async move {
-            http::serve(listener, router, limits, shutdown).await;
+            http::serve(listener, router, settings, shutdown).await;
             "http"
+        });
+        let session = session_maker(config, shared.database, Durability::Durable)();
+        let watcher = Watcher::new(shared.watches.clone(), session);
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            watcher.run(shutdown).await;
+            "watcher"
         });
         Ok(queues)
     }
@@ -263,6 +267,7 @@ impl App {
             database,
             random,
             &shared.budget,
+            &shared.watches,
             WorkerMeters::new(&shared.meters),
         )?;
         let breaker = Arc::clone(&executor.breaker);
@@ -361,13 +366,15 @@ fn executor(
     database: &DatabaseUrl,
     random: &Random,
     budget: &Budget,
+    watches: &Watches,
     meters: WorkerMeters,
 ) -> Result<Parts, AppError> {
     let durable = session_maker(config, database, Durability::Durable);
     let limits = config.worker.batch_limits();
     let unmeasured = BatchMeters::none();
     let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
-    let (completion, completing) = Completion::new(&durable, limits, random, &meters.completion);
+    let (completion, completing) =
+        Completion::new(&durable, limits, random, &meters.completion, watches);
     let (strays, settling) = batch::batcher(&SettleStrays, &durable, limits, random, &unmeasured);
     let executor = Executor {
         provider: Arc::new(stripe(config)?),
@@ -471,6 +478,19 @@ pub async fn serve(
         tracing::info!(http.address = %address, "listening");
     }
     Ok(app.ended().await)
+}
+
+/// Who waits in this process; where nobody can, nothing is measured of it.
+fn watches(config: &Config, roles: Roles, meters: &Meters) -> Watches {
+    let limits = WatchLimits {
+        watches: config.http.max_waiting,
+        poll: config.http.wait_poll_interval,
+    };
+    let none = Meters::none();
+    Watches::new(
+        limits,
+        WatchMeters::new(if roles.api { meters } else { &none }),
+    )
 }
 
 /// The pool for requests that read or cancel.

@@ -22,13 +22,21 @@ use crate::worker::breaker::Breaker;
 
 pub(super) struct Observer {
     meters: Meters,
-    queues: Vec<(Fullness<Accept>, Gauge, Gauge)>,
+    queues: Vec<QueueGauges>,
     breaker: Option<(Arc<Breaker>, Gauge)>,
     pool: Pool,
     pool_idle: Gauge,
     pool_used: Gauge,
     books: BooksGauges,
     reader: Mutex<Reader>,
+}
+
+struct QueueGauges {
+    queue: Fullness<Accept>,
+    depth: Gauge,
+    capacity: Gauge,
+    bytes: Gauge,
+    bytes_capacity: Gauge,
 }
 
 /// How the books are asked.
@@ -90,7 +98,23 @@ impl Observer {
                 "Requests that may wait; further ones are refused with 503 overloaded.",
                 labels,
             );
-            self.queues.push((queue, depth, capacity));
+            let bytes = self.meters.gauge(
+                "payonce_intake_queue_bytes",
+                "Bytes of the requests that wait for their batch or are in it.",
+                labels,
+            );
+            let bytes_capacity = self.meters.gauge(
+                "payonce_intake_queue_bytes_capacity",
+                "Bytes that may wait; further requests are refused with 503 overloaded.",
+                labels,
+            );
+            self.queues.push(QueueGauges {
+                queue,
+                depth,
+                capacity,
+                bytes,
+                bytes_capacity,
+            });
         }
     }
 
@@ -105,10 +129,13 @@ impl Observer {
 
     /// Everything that is measured, as it stands now.
     pub(super) async fn scrape(&self) -> String {
-        for (queue, depth, capacity) in &self.queues {
-            let (waiting, most) = queue.look();
-            depth.set(number(waiting));
-            capacity.set(number(most));
+        for gauges in &self.queues {
+            let (waiting, most) = gauges.queue.look();
+            gauges.depth.set(number(waiting));
+            gauges.capacity.set(number(most));
+            let (held, most) = gauges.queue.bytes();
+            gauges.bytes.set(number(held));
+            gauges.bytes_capacity.set(number(most));
         }
         if let Some((breaker, open)) = &self.breaker {
             open.set(f64::from(u8::from(breaker.is_open())));

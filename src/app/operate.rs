@@ -12,6 +12,7 @@ use crate::domain::outcome::operator::Decision;
 use crate::meters::Meters;
 use crate::provider::stripe::Stripe;
 use crate::random::Random;
+use crate::watches::Watches;
 use crate::worker::WorkerMeters;
 use crate::worker::executor::Executor;
 use crate::worker::resolve::Resolved;
@@ -31,7 +32,14 @@ impl Desk {
             storing,
             completing,
             settling,
-        } = executor(config, database, random, &Budget::unbounded(), unmeasured)?;
+        } = executor(
+            config,
+            database,
+            random,
+            &Budget::unbounded(),
+            &Watches::none(),
+            unmeasured,
+        )?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);

@@ -9,9 +9,14 @@ use super::error::{ConfigError, ConfigErrors};
 use super::values::span::show;
 use super::{Config, Roles, Secret, Worker};
 use crate::domain::api_key::Mode;
+use crate::http::limits::MOST_URI_LENGTH;
 
 /// The contract's limit for a body.
 const LARGEST_BODY: usize = 65_536;
+/// An address as long as the contract takes, and as much again for the headers.
+const SMALLEST_HEAD: usize = 2 * MOST_URI_LENGTH;
+/// Beyond this, heads that never end would hold more memory than requests.
+const LARGEST_HEAD: usize = 1 << 20;
 /// Read, prepare, execute: the calls that one hold of a job has time for. A cancel begins only if there is time left.
 const CALLS_OF_A_JOB: u32 = 3;
 
@@ -122,6 +127,7 @@ fn all(config: &Config) -> Faults {
     let mut faults = Faults::default();
     database(config, &mut faults);
     http(config, &mut faults);
+    bounds(config, &mut faults);
     admin(config, &mut faults);
     intake(config, &mut faults);
     lease(config, &mut faults);
@@ -181,6 +187,70 @@ fn http(config: &Config, faults: &mut Faults) {
     );
 }
 
+fn bounds(config: &Config, faults: &mut Faults) {
+    let http = &config.http;
+    faults.at_least_one("http.max_requests", http.max_requests);
+    faults.some_time("http.wait_poll_interval", http.wait_poll_interval);
+    faults.some_time("http.write_timeout", http.write_timeout);
+    faults.at_least_one("http.max_headers", http.max_headers);
+    faults.shorter(
+        ("http.header_timeout", http.header_timeout),
+        ("http.idle_timeout", http.idle_timeout),
+    );
+    faults.unless(http.max_waiting < http.max_requests, || {
+        ConfigError::new(
+            "http.max_waiting",
+            format!(
+                "requests that wait could take every place of http.max_requests = {}",
+                http.max_requests
+            ),
+            "set it below that",
+        )
+        .with_value(http.max_waiting)
+    });
+    faults.unless(
+        (SMALLEST_HEAD..=LARGEST_HEAD).contains(&http.max_head_bytes),
+        || {
+            ConfigError::new(
+                "http.max_head_bytes",
+                format!("the contract takes addresses of {MOST_URI_LENGTH} characters, and a head beside them"),
+                format!("set it to {SMALLEST_HEAD} to {LARGEST_HEAD}"),
+            )
+            .with_value(http.max_head_bytes)
+        },
+    );
+    faults.unless(
+        http.requests_burst == 0 || http.requests_per_second > 0,
+        || {
+            ConfigError::new(
+                "http.requests_burst",
+                "it bounds nothing while http.requests_per_second is 0",
+                "set that too, or this to 0",
+            )
+            .with_value(http.requests_burst)
+        },
+    );
+    faults.unless(http.unknown_keys_per_second >= 1, || {
+        ConfigError::new(
+            "http.unknown_keys_per_second",
+            "no key could ever be asked for",
+            "set it to 1 or more",
+        )
+        .with_value(http.unknown_keys_per_second)
+    });
+    faults.unless(http.request_timeout != http.acceptance_timeout, || {
+        ConfigError::new(
+            "http.request_timeout",
+            format!(
+                "a body has what is left of it beside http.acceptance_timeout = {} to arrive, and that is nothing",
+                show(http.acceptance_timeout)
+            ),
+            "set it longer than that",
+        )
+        .with_value(show(http.request_timeout))
+    });
+}
+
 fn admin(config: &Config, faults: &mut Faults) {
     let listen = config.http.listen;
     faults.unless(
@@ -203,6 +273,21 @@ fn intake(config: &Config, faults: &mut Faults) {
     faults.at_least_one("intake.batchers", intake.batchers);
     faults.at_least_one("intake.batch_items", intake.batch_items);
     faults.at_least_one("intake.batch_bytes", intake.batch_bytes);
+    let bytes_each = config.intake.batch_limits().queue_bytes;
+    faults.unless(intake.batch_bytes <= bytes_each, || {
+        ConfigError::new(
+            "intake.queue_bytes",
+            format!(
+                "each of intake.batchers = {} has its part of it, and that is less than intake.batch_bytes = {}",
+                intake.batchers, intake.batch_bytes
+            ),
+            format!(
+                "set it to {} or more",
+                intake.batch_bytes.saturating_mul(intake.batchers)
+            ),
+        )
+        .with_value(intake.queue_bytes)
+    });
     faults.unless(intake.batch_items <= intake.queue, || {
         ConfigError::new(
             "intake.batch_items",

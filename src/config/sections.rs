@@ -29,8 +29,21 @@ pub struct Database {
 pub struct Http {
     pub listen: SocketAddr,
     pub max_connections: usize,
+    pub max_requests: usize,
+    pub max_waiting: usize,
+    #[serde(with = "span")]
+    pub wait_poll_interval: Duration,
     #[serde(with = "span")]
     pub header_timeout: Duration,
+    #[serde(with = "span")]
+    pub idle_timeout: Duration,
+    #[serde(with = "span")]
+    pub write_timeout: Duration,
+    pub max_head_bytes: usize,
+    pub max_headers: usize,
+    pub requests_per_second: u32,
+    pub requests_burst: u32,
+    pub unknown_keys_per_second: u32,
     #[serde(with = "span")]
     pub request_timeout: Duration,
     #[serde(with = "span")]
@@ -54,6 +67,7 @@ pub struct Admin {
 #[serde(deny_unknown_fields)]
 pub struct Intake {
     pub queue: usize,
+    pub queue_bytes: usize,
     pub batchers: usize,
     pub batch_items: usize,
     pub batch_bytes: usize,

@@ -349,6 +349,47 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
         "http.max_body_bytes",
     ),
     (
+        &[("PAYONCE__HTTP__REQUEST_TIMEOUT", "10s")],
+        "http.request_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_REQUESTS", "2048")],
+        "http.max_waiting",
+    ),
+    (
+        &[("PAYONCE__HTTP__WAIT_POLL_INTERVAL", "0s")],
+        "http.wait_poll_interval",
+    ),
+    (
+        &[("PAYONCE__HTTP__IDLE_TIMEOUT", "10s")],
+        "http.header_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__WRITE_TIMEOUT", "0s")],
+        "http.write_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_HEAD_BYTES", "16383")],
+        "http.max_head_bytes",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_HEAD_BYTES", "1048577")],
+        "http.max_head_bytes",
+    ),
+    (&[("PAYONCE__HTTP__MAX_HEADERS", "0")], "http.max_headers"),
+    (
+        &[("PAYONCE__HTTP__REQUESTS_BURST", "1")],
+        "http.requests_burst",
+    ),
+    (
+        &[("PAYONCE__HTTP__UNKNOWN_KEYS_PER_SECOND", "0")],
+        "http.unknown_keys_per_second",
+    ),
+    (
+        &[("PAYONCE__INTAKE__QUEUE_BYTES", "524287")],
+        "intake.queue_bytes",
+    ),
+    (
         &[("PAYONCE__HTTP__LISTEN", "127.0.0.1:9090")],
         "admin.listen",
     ),
@@ -405,6 +446,10 @@ fn each_relation_is_checked() {
         [(KEY, "rk_test_x"), ("PAYONCE__WORKER__LEASE", "156s")],
         [(BASE, "http://127.0.0.1:4242"), (KEY, "sk_test_x")],
         [(BASE, "http://[::1]:4242"), (KEY, "")],
+        [
+            ("PAYONCE__HTTP__REQUESTS_PER_SECOND", "50"),
+            ("PAYONCE__HTTP__REQUESTS_BURST", "10"),
+        ],
         [
             (BASE, "http://localhost:4242"),
             ("PAYONCE__PROVIDER__MODE", "live"),

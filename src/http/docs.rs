@@ -19,7 +19,12 @@ const STYLE: &str = include_str!("docs.css");
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn page(State(state): State<HttpState>) -> Response {
-    let mut response = typed(state.docs(), "text/html; charset=utf-8");
+    html(state.docs())
+}
+
+/// A page that nothing may be loaded into, and that no other page may show as a part of itself.
+pub(super) fn html(page: impl Into<Body>) -> Response {
+    let mut response = typed(page, "text/html; charset=utf-8");
     response.headers_mut().insert(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(POLICY),

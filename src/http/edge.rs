@@ -17,13 +17,11 @@ use futures_util::FutureExt;
 use tower::{Layer, Service};
 
 use super::code::Code;
+use super::limits::MOST_URI_LENGTH;
 use super::meters::HttpMeters;
 use super::problem::{ApiError, Unwritten};
 use super::request_id;
 use crate::random::Random;
-
-/// The longest request target: room for any query of this API, and small enough to keep out of a log.
-pub(super) const MOST_URI_LENGTH: usize = 8192;
 
 #[derive(Clone)]
 pub(super) struct EdgeLayer {
@@ -64,7 +62,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
         let id = request_id::request_id(request.headers(), &self.random);
         let path = request.uri().path();
         let private = path == "/v1" || path.starts_with("/v1/");
@@ -74,11 +72,19 @@ where
             .uri()
             .path_and_query()
             .is_some_and(|target| target.as_str().len() > MOST_URI_LENGTH);
-        let inner = (!too_long).then(|| self.inner.call(request));
+        // By the connection, before it came here.
+        let refused = request.extensions_mut().remove::<Unwritten>();
+        let inner = (!too_long && refused.is_none()).then(|| self.inner.call(request));
         Box::pin(async move {
             let outcome = match inner {
                 Some(inner) => AssertUnwindSafe(inner).catch_unwind().await,
-                None => Ok(Ok(uri_too_long(&id))),
+                None => Ok(Ok(match refused {
+                    Some(Unwritten(error)) => {
+                        error.log(text(&id));
+                        error.render(text(&id))
+                    }
+                    None => uri_too_long(&id),
+                })),
             };
             let mut response = match outcome {
                 Ok(Ok(response)) => response,

@@ -15,6 +15,7 @@ pub mod code;
 mod cursor;
 mod docs;
 mod edge;
+mod head_scan;
 mod headers;
 mod health;
 mod json;
@@ -27,10 +28,12 @@ mod prefer;
 pub mod problem;
 pub mod provider_events;
 mod query;
+mod rate_limit;
 mod read_body;
 mod request_id;
 mod server;
 pub mod timeline;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +42,9 @@ use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use admin::admin_router;
@@ -53,12 +55,13 @@ pub use limits::HttpLimits;
 pub use meters::HttpMeters;
 pub use problem::Problem;
 pub use provider_events::{EventMeters, EventParts};
-pub use server::{ServerLimits, serve};
+pub use server::{ServerLimits, ServerMeters, ServerSettings, serve};
 
 use crate::db::pool::Pool;
 use crate::domain::request::ProviderRules;
 use crate::intake::Intake;
 use crate::random::Random;
+use crate::watches::Watches;
 use auth::Authenticator;
 use problem::ApiError;
 
@@ -82,6 +85,7 @@ pub struct HttpParts {
     pub meters: HttpMeters,
     /// What the provider delivers; `None` where none of its secrets is configured.
     pub events: Option<EventParts>,
+    pub watches: Watches,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,
 }
@@ -103,8 +107,6 @@ pub struct HttpState(Arc<Shared>);
 struct Shared {
     parts: HttpParts,
     auth: Authenticator,
-    /// Places for requests that wait for their charge.
-    waiting: Semaphore,
     policy: Bytes,
     docs: Bytes,
 }
@@ -112,13 +114,11 @@ struct Shared {
 impl HttpState {
     pub fn new(parts: HttpParts) -> Self {
         let auth = Authenticator::new(&parts);
-        let waiting = Semaphore::new(prefer::MOST_WAITING);
         let policy = policy::render(&parts);
         let docs = docs::render(openapi::COMMITTED);
         Self(Arc::new(Shared {
             parts,
             auth,
-            waiting,
             policy,
             docs,
         }))
@@ -130,10 +130,6 @@ impl HttpState {
 
     fn auth(&self) -> &Authenticator {
         &self.0.auth
-    }
-
-    fn waiting(&self) -> &Semaphore {
-        &self.0.waiting
     }
 
     fn policy(&self) -> Bytes {
@@ -180,10 +176,10 @@ async fn document() -> Response {
     ([(header::CONTENT_TYPE, json)], openapi::COMMITTED).into_response()
 }
 
-async fn problem_page(code: Result<Path<String>, PathRejection>) -> Result<Html<String>, ApiError> {
+async fn problem_page(code: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
     let known = code.ok().and_then(|Path(code)| Code::parse(&code));
     known
-        .map(|code| Html(code.page()))
+        .map(|code| docs::html(code.page()))
         .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such code"))
 }
 

@@ -10,9 +10,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::charge_list::{MOST_LISTED, USUALLY_LISTED};
-use super::limits::MOST_BODY_BYTES;
+use super::limits::{HttpLimits, MOST_URI_LENGTH};
 use super::problem::ApiError;
-use super::{HttpParts, HttpState, charges, edge, prefer};
+use super::{HttpParts, HttpState, charges, prefer};
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::money::{Currency, MAX_AMOUNT};
 use crate::domain::request::{Amounts, ProviderRules, limits};
@@ -84,6 +84,15 @@ pub struct LimitsPolicy {
     /// Seconds that `Prefer: wait` can hold an answer.
     #[schema(minimum = 1, example = 30)]
     wait_seconds: u64,
+    /// Requests a second that a merchant may send to each process of the service, on average, duplicates included. Absent if there
+    /// is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1, example = 50)]
+    requests_per_second: Option<u32>,
+    /// How many of them may come at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1, example = 100)]
+    requests_burst: Option<u32>,
 }
 
 /// The amounts that are taken in a currency, in its ISO 4217 minor units.
@@ -103,7 +112,7 @@ pub struct CurrencyPolicy {
 
 /// The policy as it is sent, written once.
 pub(super) fn render(parts: &HttpParts) -> Bytes {
-    let policy = Policy::new(parts.live, &parts.rules, parts.retention);
+    let policy = Policy::new(parts);
     serde_json::to_vec(&policy)
         .expect("numbers and strings are always valid JSON")
         .into()
@@ -118,9 +127,15 @@ pub(super) async fn show(
 }
 
 impl Policy {
-    fn new(live: bool, rules: &ProviderRules, retention: Duration) -> Self {
+    fn new(parts: &HttpParts) -> Self {
+        let (rules, retention): (&ProviderRules, Duration) = (&parts.rules, parts.retention);
+        let HttpLimits {
+            body_bytes,
+            request_rate,
+            ..
+        } = parts.limits;
         Self {
-            live,
+            live: parts.live,
             provider: rules.provider,
             idempotency: IdempotencyPolicy {
                 key_pattern: KEY_PATTERN,
@@ -128,8 +143,8 @@ impl Policy {
                 retention_seconds: retention.as_secs(),
             },
             limits: LimitsPolicy {
-                body_bytes: MOST_BODY_BYTES,
-                uri_length: edge::MOST_URI_LENGTH,
+                body_bytes,
+                uri_length: MOST_URI_LENGTH,
                 amount: MAX_AMOUNT,
                 payment_method_length: limits::TOKEN_LENGTH,
                 customer_length: limits::TOKEN_LENGTH,
@@ -142,6 +157,8 @@ impl Policy {
                 page_size: MOST_LISTED,
                 page_size_default: USUALLY_LISTED,
                 wait_seconds: prefer::MOST_SECONDS,
+                requests_per_second: request_rate.map(|rate| rate.per_second.get()),
+                requests_burst: request_rate.map(|rate| rate.burst.get()),
             },
             currencies: Currency::all()
                 .filter_map(|currency| {

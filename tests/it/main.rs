@@ -19,6 +19,7 @@ mod crashes;
 mod database_faults;
 mod dev;
 mod documents;
+mod edge;
 mod fairness;
 mod fencing;
 mod intake;

@@ -43,6 +43,7 @@ impl Rig {
         let random = Random::from_seed(7);
         let limits = BatchLimits {
             queue: 1,
+            queue_bytes: usize::MAX,
             items: 1,
             bytes: 1,
             give_up_after: Duration::from_secs(1),
@@ -76,6 +77,13 @@ impl Rig {
             schema_version: 1,
             random,
             closing: CancellationToken::new(),
+            watches: crate::watches::Watches::new(
+                crate::watches::WatchLimits {
+                    watches: 1,
+                    poll: Duration::from_secs(1),
+                },
+                crate::watches::WatchMeters::new(&Meters::none()),
+            ),
             meters: HttpMeters::new(&Meters::none()),
             limits: HttpLimits {
                 intake_wait: Duration::from_millis(200),

@@ -121,6 +121,23 @@ async fn a_queue_that_fills_fires_queue_near_full_and_overloaded() {
 }
 
 #[tokio::test]
+async fn connections_that_are_held_open_fire_connections_near_full() {
+    let service = TestService::new().await;
+    let api = service
+        .run_with(API, &[("http.max_connections", "10")])
+        .await;
+    let before = api.scrape().await;
+    let mut held = Vec::new();
+    for _ in 0..9 {
+        held.push(api.client.connect().await);
+    }
+    let after = api.scrape_with("payonce_http_connections", 9.0).await;
+    course(&before, &after).fires("PayonceConnectionsNearFull");
+    drop(held);
+    api.stop().await;
+}
+
+#[tokio::test]
 async fn work_that_nobody_takes_fires_backlog_and_reconciler_stopped() {
     let service = TestService::new().await;
     let api = service.run_with(API, &[]).await;
