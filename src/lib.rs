@@ -19,4 +19,5 @@ pub mod reconciler;
 pub mod shutdown;
 pub mod simulator;
 pub mod telemetry;
+pub mod webhooks;
 pub mod worker;

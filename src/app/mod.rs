@@ -20,8 +20,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::recovery::Since;
-use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
+use crate::batch::{self, BatchMeters, Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
+use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
 use crate::config::{self, Config, DatabaseUrl, Roles};
 use crate::db;
@@ -29,7 +30,7 @@ use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
 use crate::db::sessions::{self, SessionsError};
 use crate::domain::api_key::Mode;
-use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
+use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits, WebhookRules};
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
@@ -37,6 +38,7 @@ use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
+use crate::webhooks::{Deliverer, DelivererMeters};
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::pauses::Pauses;
@@ -138,6 +140,7 @@ impl App {
         }
         if setup.roles.worker {
             observer.watch_breaker(app.start_worker(&shared)?);
+            app.start_deliverer(&shared);
         }
         if setup.roles.reconciler {
             app.start_reconciler(&shared)?;
@@ -223,6 +226,11 @@ impl App {
                 intake_wait: config.http.acceptance_timeout,
                 database_wait: config.database.connect_timeout,
                 key_window: config.provider.stripe.relied_on_key_window(),
+                webhooks: WebhookRules {
+                    reach: config.webhooks.reach(),
+                    most_endpoints: config.webhooks.endpoints_per_merchant,
+                    secret_overlap: config.webhooks.secret_overlap,
+                },
             },
             meters: HttpMeters::new(&shared.meters),
         });
@@ -278,6 +286,38 @@ impl App {
             "worker"
         });
         Ok(breaker)
+    }
+
+    /// What sends events to merchants, unless another process does. Charges do not wait for it.
+    fn start_deliverer(&mut self, shared: &Shared<'_>) {
+        let setup = shared.setup;
+        if !setup.config.webhooks.deliver {
+            return;
+        }
+        let grace = setup.config.http.shutdown_grace;
+        let deliverer = Deliverer::new(
+            session_maker(setup.config, shared.database, Durability::Durable)(),
+            setup.config.webhooks.limits(grace),
+            setup.random.clone(),
+            Clock::system(),
+            DelivererMeters::new(&shared.meters),
+        );
+        let deliverer = match deliverer {
+            Ok(deliverer) => deliverer,
+            Err(error) => {
+                tracing::error!(
+                    code = "webhooks_not_sent",
+                    error = %Chain(&error),
+                    "this process can't send events: are there root certificates? They wait for one that can"
+                );
+                return;
+            }
+        };
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            deliverer.run(shutdown).await;
+            "deliverer"
+        });
     }
 
     fn start_reconciler(&mut self, shared: &Shared<'_>) -> Result<(), AppError> {

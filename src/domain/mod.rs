@@ -4,10 +4,13 @@
 pub mod api_key;
 pub mod charge;
 pub mod derived_key;
+pub mod endpoint_url;
+pub mod event;
 pub mod idempotency;
 pub mod ids;
 pub mod money;
 pub mod outcome;
 pub mod request;
 pub mod retry;
+pub mod signing;
 pub mod sweep;

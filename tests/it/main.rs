@@ -38,3 +38,4 @@ mod queue_plans;
 mod reads;
 mod reconciler;
 mod sweeps;
+mod webhooks;
