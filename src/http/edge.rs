@@ -149,6 +149,7 @@ pub(super) const ROUTES: &[&str] = &[
     "/readyz",
     "/openapi.json",
     "/problems/{code}",
+    "/webhooks/stripe",
     "unknown",
 ];
 
@@ -172,6 +173,9 @@ fn route(path: &str) -> &'static str {
             "/v1/charges/{id}/timeline"
         }
         path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
+        path if path == "/webhooks/stripe" || path.starts_with("/webhooks/stripe/") => {
+            "/webhooks/stripe"
+        }
         path if path.starts_with("/problems/") => "/problems/{code}",
         _ => "unknown",
     }

@@ -28,6 +28,7 @@ mod openapi_webhooks;
 pub mod policy;
 mod prefer;
 pub mod problem;
+pub mod provider_events;
 mod query;
 mod read_body;
 mod request_id;
@@ -56,6 +57,7 @@ pub use health::Readiness;
 pub use limits::{HttpLimits, WebhookRules};
 pub use meters::HttpMeters;
 pub use problem::Problem;
+pub use provider_events::{EventMeters, EventParts};
 pub use server::{ServerLimits, serve};
 
 use crate::db::pool::Pool;
@@ -83,6 +85,8 @@ pub struct HttpParts {
     pub random: Random,
     pub limits: HttpLimits,
     pub meters: HttpMeters,
+    /// What the provider delivers; `None` where none of its secrets is configured.
+    pub events: Option<EventParts>,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,
 }
@@ -185,6 +189,11 @@ pub fn router(state: HttpState) -> Router {
             post(webhook_endpoints::deliveries::retry),
         )
         .route("/v1/policy", get(policy::show))
+        .route("/webhooks/stripe", post(provider_events::deliver))
+        .route(
+            "/webhooks/stripe/{account}",
+            post(provider_events::deliver_to),
+        )
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))
