@@ -20,4 +20,5 @@ pub mod shutdown;
 pub mod simulator;
 pub mod telemetry;
 pub mod watches;
+pub mod webhooks;
 pub mod worker;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::recovery::Since;
-use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
+use crate::batch::{self, BatchMeters, Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
@@ -44,6 +44,7 @@ use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
 use crate::watches::{WatchLimits, WatchMeters, Watcher, Watches};
+use crate::webhooks::{Deliverer, DelivererMeters};
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
 use crate::worker::pauses::Pauses;
@@ -149,6 +150,7 @@ impl App {
         }
         if setup.roles.worker {
             observer.watch_breaker(app.start_worker(&shared)?);
+            app.start_deliverer(&shared);
         }
         if setup.roles.reconciler {
             app.start_reconciler(&shared)?;
@@ -292,6 +294,38 @@ impl App {
             "worker"
         });
         Ok(breaker)
+    }
+
+    /// What sends events to merchants, unless another process does. Charges do not wait for it.
+    fn start_deliverer(&mut self, shared: &Shared<'_>) {
+        let setup = shared.setup;
+        if !setup.config.webhooks.deliver {
+            return;
+        }
+        let grace = setup.config.http.shutdown_grace;
+        let deliverer = Deliverer::new(
+            session_maker(setup.config, shared.database, Durability::Durable)(),
+            setup.config.webhooks.limits(grace),
+            setup.random.clone(),
+            Clock::system(),
+            DelivererMeters::new(&shared.meters),
+        );
+        let deliverer = match deliverer {
+            Ok(deliverer) => deliverer,
+            Err(error) => {
+                tracing::error!(
+                    code = "webhooks_not_sent",
+                    error = %Chain(&error),
+                    "this process can't send events: are there root certificates? They wait for one that can"
+                );
+                return;
+            }
+        };
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            deliverer.run(shutdown).await;
+            "deliverer"
+        });
     }
 
     fn start_reconciler(&mut self, shared: &Shared<'_>) -> Result<(), AppError> {

@@ -170,7 +170,7 @@ impl BooksAccess {
     async fn standing(&mut self) -> Result<Standing, DbError> {
         let lease = self.lease;
         self.session
-            .ask(1, async |connection| {
+            .ask(2, async |connection| {
                 books::standing(connection, lease).await
             })
             .await
@@ -178,6 +178,8 @@ impl BooksAccess {
 }
 
 struct BooksGauges {
+    deliveries_oldest: Gauge,
+    endpoints_disabled: Gauge,
     readable: Gauge,
     discrepancies: Gauge,
     sweep_age: Gauge,
@@ -223,6 +225,16 @@ impl BooksGauges {
         }
         };
         Self {
+            deliveries_oldest: meters.gauge(
+                "payonce_webhook_oldest_due_age_seconds",
+                "How long the oldest delivery has been due to an endpoint that is enabled and does not fail; 0 if there is none.",
+                &[],
+            ),
+            endpoints_disabled: meters.gauge(
+                "payonce_webhook_endpoints_disabled",
+                "Endpoints that are disabled because they were gone, or failed for too long.",
+                &[],
+            ),
             readable: meters.gauge(
                 "payonce_books_readable",
                 "Whether the database told how the books stand; while it is 0, what it would have told is NaN.",
@@ -255,6 +267,10 @@ impl BooksGauges {
                 .as_ref()
                 .map_or(f64::NAN, |standing| counted(pick(standing)))
         };
+        self.endpoints_disabled
+            .set(told(|books| books.webhooks.disabled));
+        self.deliveries_oldest
+            .set(standing.map_or(f64::NAN, |books| books.webhooks.oldest_due));
         self.discrepancies.set(told(|books| books.discrepancies));
         self.sweep_age
             .set(standing.map_or(f64::NAN, |books| books.sweep_age_seconds));

@@ -23,6 +23,7 @@ mod settings;
 mod simulator;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -69,6 +70,9 @@ enum Command {
     /// Look at what differs between the provider and the books, and say that it is dealt with.
     #[command(subcommand)]
     Discrepancies(discrepancies::Discrepancies),
+    /// Look at what is sent to merchants, and send it again.
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
     /// Hold sending to the provider, for all processes; charges are accepted and wait.
     Pause(pause::PauseSending),
     /// Let sending go on after `pause`.
@@ -114,6 +118,7 @@ impl Command {
             Self::Charges(command) => command.run().await,
             Self::Reconcile(command) => command.run().await,
             Self::Discrepancies(command) => command.run().await,
+            Self::Webhooks(command) => command.run().await,
             Self::Pause(command) => command.run().await,
             Self::Resume(command) => command.run().await,
             Self::IdempotencyKey(command) => command.run(),

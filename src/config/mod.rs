@@ -22,17 +22,19 @@ pub use self::error::{ConfigError, ConfigErrors};
 pub use self::load::Sources;
 pub use self::sections::{
     Admin, Database, Http, Idempotency, Intake, Log, LogFormat, Provider, Reconciler, Stripe,
-    Worker,
+    Webhooks, Worker,
 };
 pub use self::values::{CallRate, DatabaseUrl, InvalidDatabaseUrl, Secret};
 
 use crate::batch::BatchLimits;
 use crate::db::session::SessionLimits;
 use crate::domain::api_key::Mode;
+use crate::domain::endpoint_url::Reach;
 use crate::domain::retry::RetryPolicy;
 use crate::http::limits::RequestRate;
-use crate::http::{HttpLimits, ServerLimits};
+use crate::http::{HttpLimits, ServerLimits, WebhookRules};
 use crate::reconciler::sweep::SweepLimits;
+use crate::webhooks::{DelivererLimits, Schedule, SenderLimits};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Config {
@@ -42,6 +44,7 @@ pub struct Config {
     pub intake: Intake,
     pub worker: Worker,
     pub reconciler: Reconciler,
+    pub webhooks: Webhooks,
     pub idempotency: Idempotency,
     pub provider: Provider,
     pub log: Log,
@@ -100,6 +103,11 @@ impl Config {
             key_window: self.provider.stripe.relied_on_key_window(),
             request_rate: http.request_rate(),
             unknown_keys: NonZeroU32::new(http.unknown_keys_per_second).unwrap_or(NonZeroU32::MIN),
+            webhooks: WebhookRules {
+                reach: self.webhooks.reach(),
+                most_endpoints: self.webhooks.endpoints_per_merchant,
+                secret_overlap: self.webhooks.secret_overlap,
+            },
         }
     }
 
@@ -197,6 +205,34 @@ impl Worker {
             cap: self.retry_cap,
             slow_base: self.slow_base,
             slow_cap: self.slow_cap,
+        }
+    }
+}
+
+impl Webhooks {
+    pub fn reach(&self) -> Reach {
+        if self.allow_loopback {
+            Reach::Loopback
+        } else {
+            Reach::Public
+        }
+    }
+
+    pub fn limits(&self, grace: Duration) -> DelivererLimits {
+        DelivererLimits {
+            permits: self.permits,
+            endpoint_permits: self.endpoint_permits,
+            poll_interval: self.poll_interval,
+            lease: self.lease,
+            schedule: Schedule::new(self.retry_delays.clone()),
+            disable_after: self.disable_after,
+            retention: self.retention,
+            grace,
+            sender: SenderLimits {
+                timeout: self.timeout,
+                connect_timeout: self.connect_timeout,
+                reach: self.reach(),
+            },
         }
     }
 }

@@ -130,6 +130,32 @@ pub struct Reconciler {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+pub struct Webhooks {
+    pub deliver: bool,
+    #[serde(with = "span")]
+    pub poll_interval: Duration,
+    pub permits: usize,
+    pub endpoint_permits: u32,
+    #[serde(with = "span")]
+    pub timeout: Duration,
+    #[serde(with = "span")]
+    pub connect_timeout: Duration,
+    #[serde(with = "span")]
+    pub lease: Duration,
+    #[serde(with = "values::spans")]
+    pub retry_delays: Vec<Duration>,
+    #[serde(with = "span")]
+    pub disable_after: Duration,
+    #[serde(with = "span")]
+    pub secret_overlap: Duration,
+    #[serde(with = "span")]
+    pub retention: Duration,
+    pub endpoints_per_merchant: u32,
+    pub allow_loopback: bool,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Idempotency {
     #[serde(with = "span")]
     pub retention: Duration,

@@ -499,3 +499,44 @@ fn a_process_that_calls_the_provider_needs_its_key_and_each_needs_a_database() {
     );
     assert!(config.check_for(api).is_err());
 }
+
+#[test]
+fn deliveries_must_fit_their_lease_and_be_kept_for_as_long_as_they_are_tried() {
+    for (name, value, key) in [
+        ("PAYONCE__WEBHOOKS__LEASE", "21s", "webhooks.lease"),
+        ("PAYONCE__WEBHOOKS__TIMEOUT", "54s", "webhooks.lease"),
+        ("PAYONCE__WEBHOOKS__RETENTION", "24h", "webhooks.retention"),
+        (
+            "PAYONCE__WEBHOOKS__CONNECT_TIMEOUT",
+            "16s",
+            "webhooks.connect_timeout",
+        ),
+        ("PAYONCE__WEBHOOKS__PERMITS", "0", "webhooks.permits"),
+        (
+            "PAYONCE__WEBHOOKS__ENDPOINT_PERMITS",
+            "0",
+            "webhooks.endpoint_permits",
+        ),
+        (
+            "PAYONCE__WEBHOOKS__POLL_INTERVAL",
+            "0s",
+            "webhooks.poll_interval",
+        ),
+    ] {
+        assert_eq!(faulty(&[(name, value)]), [key], "{name}={value}");
+    }
+    let config = load(&[("PAYONCE__WEBHOOKS__RETRY_DELAYS", "1s, 2h")]).unwrap();
+    assert_eq!(
+        config.webhooks.retry_delays,
+        [Duration::from_secs(1), Duration::from_hours(2)]
+    );
+    assert!(load(&[("PAYONCE__WEBHOOKS__RETRY_DELAYS", "1s,2")]).is_err());
+}
+
+#[test]
+fn the_loopback_interface_is_no_place_for_events_in_live_mode() {
+    let allowed = ("PAYONCE__WEBHOOKS__ALLOW_LOOPBACK", "true");
+    assert_eq!(faulty(&[allowed]), Vec::<String>::new());
+    let live = ("PAYONCE__PROVIDER__MODE", "live");
+    assert_eq!(faulty(&[allowed, live]), ["webhooks.allow_loopback"]);
+}

@@ -283,6 +283,12 @@ pub(super) fn shown(at: OffsetDateTime) -> Shown<Instant> {
 /// Written by its `Display`, without a string in between.
 pub(super) struct Shown<T>(T);
 
+impl<T> Shown<T> {
+    pub(super) fn of(value: T) -> Self {
+        Self(value)
+    }
+}
+
 impl<T: fmt::Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)

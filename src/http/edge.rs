@@ -142,6 +142,13 @@ pub(super) const ROUTES: &[&str] = &[
     "/v1/charges/{id}/cancel",
     "/v1/charges/{id}/timeline",
     "/v1/policy",
+    "/v1/events",
+    "/v1/webhook_endpoints",
+    "/v1/webhook_endpoints/{id}",
+    "/v1/webhook_endpoints/{id}/rotate_secret",
+    "/v1/webhook_endpoints/{id}/test",
+    "/v1/webhook_endpoints/{id}/deliveries",
+    "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/retry",
     "/docs",
     "/docs/style.css",
     "/healthz",
@@ -160,6 +167,9 @@ fn route(path: &str) -> &'static str {
         "/readyz" => "/readyz",
         "/openapi.json" => "/openapi.json",
         "/v1/policy" => "/v1/policy",
+        "/v1/events" => "/v1/events",
+        "/v1/webhook_endpoints" => "/v1/webhook_endpoints",
+        path if path.starts_with("/v1/webhook_endpoints/") => endpoint_route(path),
         "/docs" => "/docs",
         "/docs/style.css" => "/docs/style.css",
         path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
@@ -174,6 +184,16 @@ fn route(path: &str) -> &'static str {
         }
         path if path.starts_with("/problems/") => "/problems/{code}",
         _ => "unknown",
+    }
+}
+
+fn endpoint_route(path: &str) -> &'static str {
+    match path.rsplit('/').next() {
+        Some("rotate_secret") => "/v1/webhook_endpoints/{id}/rotate_secret",
+        Some("test") => "/v1/webhook_endpoints/{id}/test",
+        Some("deliveries") => "/v1/webhook_endpoints/{id}/deliveries",
+        Some("retry") => "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/retry",
+        Some(_) | None => "/v1/webhook_endpoints/{id}",
     }
 }
 

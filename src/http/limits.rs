@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::domain::endpoint_url::Reach;
+
 /// The largest body, in bytes; part of the contract.
 pub const MOST_BODY_BYTES: usize = 64 * 1024;
 
@@ -34,6 +36,17 @@ pub struct HttpLimits {
     /// How young a charge must be for a cancel to be certain without the provider: while it would remember what rows that
     /// were lost have sent.
     pub key_window: Duration,
+    pub webhooks: WebhookRules,
+}
+
+/// What endpoints of merchants must keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct WebhookRules {
+    pub reach: Reach,
+    /// Of one merchant.
+    pub most_endpoints: u32,
+    /// How long a secret that was replaced signs too.
+    pub secret_overlap: Duration,
 }
 
 impl Default for HttpLimits {
@@ -46,6 +59,11 @@ impl Default for HttpLimits {
             intake_wait: Duration::from_secs(10),
             database_wait: Duration::from_secs(3),
             key_window: Duration::from_hours(23),
+            webhooks: WebhookRules {
+                reach: Reach::Public,
+                most_endpoints: 100,
+                secret_overlap: Duration::from_hours(24),
+            },
         }
     }
 }

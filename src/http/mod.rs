@@ -15,6 +15,9 @@ pub mod code;
 mod cursor;
 mod docs;
 mod edge;
+
+pub mod event_body;
+pub mod event_list;
 mod head_scan;
 mod headers;
 mod health;
@@ -23,6 +26,7 @@ pub mod limits;
 mod meters;
 pub mod openapi;
 mod openapi_reads;
+mod openapi_webhooks;
 pub mod policy;
 mod prefer;
 pub mod problem;
@@ -33,6 +37,7 @@ mod read_body;
 mod request_id;
 mod server;
 pub mod timeline;
+pub mod webhook_endpoints;
 mod wire;
 
 use std::sync::Arc;
@@ -50,8 +55,9 @@ use tokio_util::sync::CancellationToken;
 pub use admin::admin_router;
 pub use charge_body::{ChargeBody, CreateCharge};
 pub use code::Code;
+pub use event_body::Message;
 pub use health::Readiness;
-pub use limits::HttpLimits;
+pub use limits::{HttpLimits, WebhookRules};
 pub use meters::HttpMeters;
 pub use problem::Problem;
 pub use provider_events::{EventMeters, EventParts};
@@ -152,6 +158,33 @@ pub fn router(state: HttpState) -> Router {
         .route("/v1/charges/{id}", get(charges::show))
         .route("/v1/charges/{id}/cancel", post(cancel::cancel))
         .route("/v1/charges/{id}/timeline", get(timeline::show))
+        .route("/v1/events", get(event_list::list))
+        .route(
+            "/v1/webhook_endpoints",
+            post(webhook_endpoints::create).get(webhook_endpoints::list),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}",
+            get(webhook_endpoints::show)
+                .patch(webhook_endpoints::update)
+                .delete(webhook_endpoints::delete),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/rotate_secret",
+            post(webhook_endpoints::rotate_secret),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/test",
+            post(webhook_endpoints::deliveries::test),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/deliveries",
+            get(webhook_endpoints::deliveries::list),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/deliveries/{delivery}/retry",
+            post(webhook_endpoints::deliveries::retry),
+        )
         .route("/v1/policy", get(policy::show))
         .route("/webhooks/stripe", post(provider_events::deliver))
         .route(

@@ -24,6 +24,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
 use super::openapi_reads as reads;
+use super::openapi_webhooks as webhooks;
 use super::policy::KEY_PATTERN;
 use super::problem::Problem;
 
@@ -89,6 +90,7 @@ fn build() -> OpenApi {
             "/v1/policy",
             PathItem::new(HttpMethod::Get, reads::get_policy()),
         );
+    let paths = webhooks::paths(paths);
     OpenApiBuilder::new()
         .info(info)
         .servers(Some([ServerBuilder::new()
@@ -101,6 +103,12 @@ fn build() -> OpenApi {
             TagBuilder::new()
                 .name(CHARGES)
                 .description(Some("Payments: taken in once, then carried out."))
+                .build(),
+            TagBuilder::new()
+                .name(webhooks::EVENTS)
+                .description(Some(
+                    "What happened: read, or sent to the merchant's endpoints.",
+                ))
                 .build(),
             TagBuilder::new()
                 .name(reads::SERVICE)
@@ -123,6 +131,7 @@ fn components() -> Components {
     ChargeBody::schemas(&mut schemas);
     Problem::schemas(&mut schemas);
     reads::schemas(&mut schemas);
+    webhooks::schemas(&mut schemas);
     let api_key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(

@@ -40,3 +40,4 @@ mod queue_plans;
 mod reads;
 mod reconciler;
 mod sweeps;
+mod webhooks;

@@ -34,6 +34,23 @@ pub(super) struct Parsed {
 
 /// Reads a body. Only what is no JSON at all is an error here.
 pub(super) fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
+    let (json, faults) = open(body)?;
+    let mut form = Form {
+        faults,
+        ..Form::default()
+    };
+    match json {
+        Json::Object(fields) => form.read(fields),
+        _ => form.refuse("#", "type", "must be one JSON object"),
+    }
+    Ok(Parsed {
+        draft: form.draft,
+        faults: form.faults,
+    })
+}
+
+/// The JSON of any request's body, with what is wrong with it whatever it asks for: keys written twice, and NUL.
+pub(super) fn open(body: &[u8]) -> Result<(Json<'_>, Vec<Violation>), ApiError> {
     let malformed = |detail: String| ApiError::new(Code::MalformedJson, detail);
     let text = std::str::from_utf8(body).map_err(|error| {
         malformed(format!(
@@ -48,14 +65,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
         .map_err(|message| malformed(format!("the body is not JSON: {message}")))?;
     let mut form = Form::default();
     form.check_names_and_nul("#", &json);
-    match json {
-        Json::Object(fields) => form.read(fields),
-        _ => form.refuse("#", "type", "must be one JSON object"),
-    }
-    Ok(Parsed {
-        draft: form.draft,
-        faults: form.faults,
-    })
+    Ok((json, form.faults))
 }
 
 /// A pointer that holds nothing of the client's but what looks like a name.
@@ -205,7 +215,7 @@ impl Form {
 }
 
 /// Where a field is, or at least where it is in, if its name is none to tell back.
-fn child(pointer: &str, name: &str) -> String {
+pub(super) fn child(pointer: &str, name: &str) -> String {
     if is_name(name) {
         format!("{pointer}/{name}")
     } else {

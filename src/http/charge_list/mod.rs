@@ -205,7 +205,7 @@ fn reference(text: &str) -> Result<String, Cow<'static, str>> {
     )
 }
 
-fn limit(text: &str) -> Result<u8, Cow<'static, str>> {
+pub(super) fn limit(text: &str) -> Result<u8, Cow<'static, str>> {
     let is_number = (1..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     text.parse()
         .ok()
@@ -231,7 +231,7 @@ fn instant(text: &str) -> Result<OffsetDateTime, Cow<'static, str>> {
     })
 }
 
-fn cursor_mend(bad: BadCursor) -> &'static str {
+pub(super) fn cursor_mend(bad: BadCursor) -> &'static str {
     match bad {
         BadCursor::Changed => "is no cursor: send next_cursor exactly as it came",
         BadCursor::OfOtherFilters => {

@@ -76,6 +76,10 @@ async fn two_events_and_our_own_end_in_any_order_are_one_transition() {
         let history = service.history(&id).await;
         let ends = history.iter().filter(|kind| *kind == "succeeded").count();
         assert_eq!(ends, 1, "{order:?}: {history:?}");
+        // What its merchant is told.
+        let told = "SELECT count(*) FROM events WHERE type = 'charge.completed'";
+        assert_eq!(service.count(told).await, 1, "{order:?}");
+        assert_eq!(service.count("SELECT count(*) FROM events").await, 1);
         assert_eq!(service.effects().await.len(), 2, "{order:?}");
         assert_eq!(service.ledger.times_charged(&id).await, 1, "{order:?}");
         service.check_books().await;
