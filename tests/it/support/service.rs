@@ -295,6 +295,28 @@ impl TestService {
         self.check_money().await;
     }
 
+    /// As [`TestService::check_books`], and that merchants are told of each end once, as of the charge's last version.
+    pub async fn check_books_and_events(&self) {
+        self.check_books().await;
+        let wrong = self
+            .count(
+                "SELECT count(*)
+                 FROM charges
+                 WHERE (finished_at IS NULL)::integer + (
+                     SELECT count(*)
+                     FROM events
+                     WHERE events.charge_id = charges.id
+                         AND events.version = charges.version
+                         AND events.type = CASE charges.stage
+                             WHEN 'succeeded' THEN 'charge.completed'
+                             ELSE 'charge.failed'
+                         END
+                 ) <> 1",
+            )
+            .await;
+        assert_eq!(wrong, 0, "ends that were not told once");
+    }
+
     async fn check_money(&self) {
         let mut moved = std::collections::HashMap::new();
         for charge in self.ledger.charges().await {
