@@ -188,8 +188,9 @@ pub struct CreateCharge {
         example = "https://shop.example/orders/42"
     )]
     pub return_url: Option<String>,
-    /// Whether the customer is not there: a saved method, a renewal.
-    #[schema(nullable = false, default = false, example = false)]
+    // No `default`: openapi-typescript would make the field required of every caller.
+    /// Whether the customer is not there: a saved method, a renewal. If absent, the customer is.
+    #[schema(nullable = false, example = false)]
     pub off_session: Option<bool>,
     /// The merchant's own name for it, without control characters.
     #[schema(
