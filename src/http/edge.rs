@@ -141,6 +141,7 @@ pub(super) const ROUTES: &[&str] = &[
     "/healthz",
     "/readyz",
     "/openapi.json",
+    "/openapi-3.0.json",
     "/problems/{code}",
     "unknown",
 ];
@@ -152,6 +153,7 @@ fn route(path: &str) -> &'static str {
         "/healthz" => "/healthz",
         "/readyz" => "/readyz",
         "/openapi.json" => "/openapi.json",
+        "/openapi-3.0.json" => "/openapi-3.0.json",
         "/v1/policy" => "/v1/policy",
         "/docs" => "/docs",
         "/docs/style.css" => "/docs/style.css",
