@@ -146,8 +146,11 @@ impl Statement for Settle {
                     alert,
                     object,
                 } => {
-                    dispute(connection, *hold, provider, *alert, object).await?;
-                    settled[index] = Settled::Disputed;
+                    let disputed = dispute(connection, *hold, provider, *alert, object).await?;
+                    // Of a statement whose reply was lost, nobody knows which it was.
+                    if disputed.is_new || disputed.parked || repeated {
+                        settled[index] = Settled::Disputed;
+                    }
                 }
                 Ending::Discard => {
                     db::completion::discard(connection, &[hold.outbox_id]).await?;
@@ -339,7 +342,7 @@ async fn dispute(
     provider: &str,
     alert: Alert,
     object: &Object,
-) -> Result<(), DbError> {
+) -> Result<db::completion::Disputed, DbError> {
     let detail = serde_json::json!({
         "status": format!("{:?}", object.status),
         "amount": object.amount,
@@ -356,8 +359,7 @@ async fn dispute(
         lease_token: hold.lease.as_uuid(),
         detail,
     };
-    db::completion::dispute(connection, &found).await?;
-    Ok(())
+    db::completion::dispute(connection, &found).await
 }
 
 fn json_of_failure(state: &State) -> Option<String> {

@@ -51,6 +51,7 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
                 account: "default",
                 key_window: Duration::from_hours(23),
             },
+            shares: None,
         };
         let claimed = claim::claim(connection, terms).await?;
         let took = begun.elapsed();

@@ -23,10 +23,11 @@ use self::recovery::Since;
 use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
 use crate::budget::Budget;
 use crate::completion::{Completion, Settle};
-use crate::config::{Config, DatabaseUrl, Roles};
+use crate::config::{self, Config, DatabaseUrl, Roles};
 use crate::db;
 use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
+use crate::db::sessions::{self, SessionsError};
 use crate::domain::api_key::Mode;
 use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
@@ -50,6 +51,8 @@ pub enum AppError {
     NoDatabase,
     #[error("the database can't be asked for its schema")]
     Schema(#[source] db::DbError),
+    #[error("the database's connections can't be relied on")]
+    Sessions(#[source] SessionsError),
     #[error("the database's schema is older than this release: run `payonce migrate` first")]
     NotMigrated,
     #[error(
@@ -101,6 +104,13 @@ impl App {
             .url
             .as_ref()
             .ok_or(AppError::NoDatabase)?;
+        let limits = setup.config.database.session_limits();
+        sessions::check(database.options(), limits)
+            .await
+            .map_err(|error| match error {
+                SessionsError::Db(error) => AppError::Schema(error),
+                SessionsError::Shared | SessionsError::NotInForce(_) => AppError::Sessions(error),
+            })?;
         check_schema(setup.config, database).await?;
         if let Some(since) = setup.recovery {
             recovery::begin(setup.config, database, since).await?;
@@ -132,6 +142,7 @@ impl App {
         if setup.roles.reconciler {
             app.start_reconciler(&shared)?;
         }
+        app.watch_sessions(database, &setup.config.database);
         if let Some(listener) = listener {
             let random = setup.random.clone();
             app.start_admin(listener, observer, shared.readiness(), random);
@@ -295,6 +306,27 @@ impl App {
             "sweeper"
         });
         Ok(())
+    }
+
+    /// A pooler may be put in between, or changed, while this process runs. It ends then, and says why when started again.
+    fn watch_sessions(&mut self, url: &DatabaseUrl, config: &config::Database) {
+        let (options, limits) = (url.options().clone(), config.session_limits());
+        let (interval, shutdown) = (config.sessions_interval, self.shutdown.clone());
+        self.tasks.spawn(async move {
+            let watching = async {
+                loop {
+                    tokio::time::sleep(interval).await;
+                    match sessions::check(&options, limits).await {
+                        Ok(()) | Err(SessionsError::Db(_)) => {}
+                        Err(error) => break error,
+                    }
+                }
+            };
+            if let Some(error) = shutdown.run_until_cancelled(watching).await {
+                tracing::error!(code = "sessions_shared", %error, "the database's connections can't be relied on any more");
+            }
+            "sessions"
+        });
     }
 
     /// A batcher ends by itself when the last queue into it is gone.

@@ -11,11 +11,11 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::batch::{Chain, Fullness};
+use crate::db::DbError;
 use crate::db::books::{self, Jobs, Standing};
 use crate::db::pauses::Kind;
 use crate::db::pool::Pool;
 use crate::db::session::Session;
-use crate::db::{DbError, Fault};
 use crate::intake::Accept;
 use crate::meters::Meters;
 use crate::worker::breaker::Breaker;
@@ -141,17 +141,12 @@ impl Observer {
 
 impl BooksAccess {
     async fn standing(&mut self) -> Result<Standing, DbError> {
-        let limit = self.session.answer_timeout();
-        let connection = self.session.connection().await?;
-        let standing = tokio::time::timeout(limit, books::standing(connection, self.lease))
+        let lease = self.lease;
+        self.session
+            .ask(1, async |connection| {
+                books::standing(connection, lease).await
+            })
             .await
-            .unwrap_or(Err(DbError::AnswerTimeout));
-        if let Err(error) = &standing
-            && matches!(error.fault(), Fault::Unknown | Fault::Refused)
-        {
-            self.session.discard();
-        }
-        standing
     }
 }
 

@@ -1,13 +1,17 @@
 //! A connection for one command.
 
 use anyhow::Context;
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use super::output::Hinted;
 use crate::config::{Config, DatabaseUrl};
 use crate::db::migrations;
-use crate::db::session::{Durability, connect_options};
+use crate::db::session::{self, Durability};
+use crate::db::sessions::{self, SessionsError};
+
+/// What to do about a pooler.
+pub(super) const POOLER: &str =
+    "let payonce connect to Postgres itself, or set pool_mode = session for it in PgBouncer";
 
 pub(super) fn url(config: &Config) -> anyhow::Result<&DatabaseUrl> {
     config.database.url.as_ref().ok_or_else(|| {
@@ -23,12 +27,18 @@ pub(super) fn url(config: &Config) -> anyhow::Result<&DatabaseUrl> {
 pub(super) async fn open(config: &Config) -> anyhow::Result<PgConnection> {
     let url = url(config)?;
     let limits = config.database.session_limits();
-    let options = connect_options(url.options(), limits, Durability::Durable);
-    let connecting = PgConnection::connect_with(&options);
-    tokio::time::timeout(limits.connect_timeout, connecting)
+    match sessions::check(url.options(), limits).await {
+        Ok(()) => {}
+        Err(SessionsError::Db(error)) => {
+            return Err(anyhow::Error::from(error).context(unreachable(url)));
+        }
+        Err(error) => {
+            let hinted = Hinted::new(format!("{url} can't be used"), POOLER);
+            return Err(anyhow::Error::from(error).context(hinted));
+        }
+    }
+    session::connect(url.options(), limits, Durability::Durable)
         .await
-        .map_err(anyhow::Error::from)
-        .and_then(|connected| connected.map_err(anyhow::Error::from))
         .with_context(|| unreachable(url))
 }
 

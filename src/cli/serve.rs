@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio_util::sync::CancellationToken;
 
+use super::database::POOLER;
 use super::output::Hinted;
 use super::settings::{Settings, hinted};
 use crate::app::AppError;
@@ -98,6 +99,7 @@ fn unserved(error: AppError) -> anyhow::Error {
         AppError::Schema(_) => {
             "check that Postgres runs there and that DATABASE_URL is right".to_owned()
         }
+        AppError::Sessions(_) => POOLER.to_owned(),
         AppError::NothingRemembered => {
             "say it: --since 48h, or --since 2026-11-28T00:00:00Z".to_owned()
         }

@@ -147,6 +147,7 @@ fn database(config: &Config, faults: &mut Faults) {
     // Postgres takes 0 for no limit at all.
     faults.some_time("database.lock_timeout", database.lock_timeout);
     faults.some_time("database.connect_timeout", database.connect_timeout);
+    faults.some_time("database.sessions_interval", database.sessions_interval);
     faults.shorter(
         ("database.statement_timeout", database.statement_timeout),
         ("intake.give_up_after", config.intake.give_up_after),
@@ -355,6 +356,14 @@ fn key_window(config: &Config, faults: &mut Faults) {
             stripe.key_window_margin,
         ),
         ("provider.stripe.key_window", stripe.key_window),
+    );
+    // A run that begins within the window sends its last prepare before its lease is over: still within the window.
+    faults.not_longer(
+        ("worker.lease", config.worker.lease),
+        (
+            "provider.stripe.key_window_margin",
+            stripe.key_window_margin,
+        ),
     );
     faults.not_longer(
         ("provider.stripe.key_window", stripe.key_window),

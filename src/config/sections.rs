@@ -20,6 +20,8 @@ pub struct Database {
     pub lock_timeout: Duration,
     #[serde(with = "span")]
     pub connect_timeout: Duration,
+    #[serde(with = "span")]
+    pub sessions_interval: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

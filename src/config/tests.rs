@@ -364,6 +364,10 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
         &[("PAYONCE__PROVIDER__STRIPE__KEY_WINDOW_MARGIN", "24h")],
         "provider.stripe.key_window_margin",
     ),
+    (
+        &[("PAYONCE__PROVIDER__STRIPE__KEY_WINDOW_MARGIN", "2m")],
+        "worker.lease",
+    ),
     (&[("PAYONCE__PROVIDER__ACCOUNT", "")], "provider.account"),
     (&[("PAYONCE__LOG__FILTER", "payonce=loud")], "log.filter"),
     (&[(KEY, "sk_live_x")], "provider.mode"),

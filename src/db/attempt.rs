@@ -27,7 +27,7 @@ pub struct Passed {
     pub paused: Vec<Uuid>,
 }
 
-/// Stores the objects' ids and counts an attempt, where the lease still holds, the charge is as the worker saw it, no
+/// Stores the objects' ids and counts an attempt where one follows, if the lease still holds, the charge is as the worker saw it, no
 /// other object is stored, no stray one is in the way and sending is not paused.
 pub async fn start_execute(
     connection: &mut PgConnection,

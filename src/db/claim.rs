@@ -1,5 +1,6 @@
 //! Leases on outbox rows: taken, taken back, given back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::PgConnection;
@@ -45,11 +46,21 @@ pub enum Look {
 }
 
 impl Look {
-    pub(super) const fn read(asked: bool, answered: bool) -> Self {
-        match (asked, answered) {
-            (_, true) => Self::Answered,
-            (true, false) => Self::Asked,
-            (false, false) => Self::NotAsked,
+    /// `swept_at`: when the newest sweep began that walked as far back as was asked for and came to its end.
+    pub(super) fn judge(
+        asked_at: Option<OffsetDateTime>,
+        swept_at: Option<OffsetDateTime>,
+        now: OffsetDateTime,
+        key_window: Duration,
+    ) -> Self {
+        let relied_from = now - key_window;
+        let answers = |began_at| began_at > relied_from && asked_at.is_none_or(|at| began_at > at);
+        if swept_at.is_some_and(answers) {
+            Self::Answered
+        } else if asked_at.is_some_and(|at| at > relied_from) {
+            Self::Asked
+        } else {
+            Self::NotAsked
         }
     }
 }
@@ -71,12 +82,27 @@ pub struct Unclaimable {
 }
 
 impl Strays {
-    pub(super) fn read(charge: ChargeId, ids: &[String]) -> Result<Self, DbError> {
-        let parsed: Option<Vec<_>> = ids.iter().map(|id| ProviderChargeId::parse(id)).collect();
-        parsed.map(Self::Here).ok_or(DbError::Unreadable {
+    /// `accounts`: that of each object, by the object's id; `None` if there is none.
+    pub(super) fn read(
+        charge: ChargeId,
+        accounts: Option<serde_json::Value>,
+        ours: &str,
+    ) -> Result<Self, DbError> {
+        let unreadable = || DbError::Unreadable {
             charge,
             column: "strays",
-        })
+        };
+        let accounts: BTreeMap<String, String> = accounts
+            .map_or_else(|| Ok(BTreeMap::new()), serde_json::from_value)
+            .map_err(|_| unreadable())?;
+        if accounts.values().any(|account| account != ours) {
+            return Ok(Self::Elsewhere);
+        }
+        let parsed: Option<Vec<_>> = accounts
+            .keys()
+            .map(|id| ProviderChargeId::parse(id))
+            .collect();
+        parsed.map(Self::Here).ok_or_else(unreadable)
     }
 }
 
@@ -98,13 +124,22 @@ pub struct Terms<'a> {
     /// The payload versions that this release knows; rows of others are left to the release that knows them.
     pub payload_versions: &'a [i16],
     pub ours: Ours<'a>,
+    /// `None` for the oldest of all.
+    pub shares: Option<Shares<'a>>,
 }
 
-type Claims = Vec<Result<Claimed, Unclaimable>>;
+/// Of these merchants alone, in their order, and at most so many rows of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares<'a> {
+    pub merchants: &'a [Uuid],
+    pub each: i64,
+}
 
-/// Leases rows that are due, oldest first; none while sending is paused. What another worker locks at this moment is
-/// skipped.
-pub async fn claim(connection: &mut PgConnection, terms: Terms<'_>) -> Result<Claims, DbError> {
+/// Leases rows that are due; none while sending is paused. What another worker locks at this moment is skipped.
+pub async fn claim(
+    connection: &mut PgConnection,
+    terms: Terms<'_>,
+) -> Result<Vec<Result<Claimed, Unclaimable>>, DbError> {
     let rows = sqlx::query_file_as!(
         Row,
         "src/db/sql/claim.sql",
@@ -113,40 +148,14 @@ pub async fn claim(connection: &mut PgConnection, terms: Terms<'_>) -> Result<Cl
         interval(terms.lease),
         terms.payload_versions,
         terms.ours.account,
-        interval(terms.ours.key_window),
+        terms.shares.map(|shares| shares.merchants) as Option<&[Uuid]>,
+        terms.shares.map(|shares| shares.each),
     )
     .fetch_all(connection)
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| row.claimed(terms.token))
-        .collect())
-}
-
-/// As [`claim`], of these merchants alone and in their order, and at most `share` rows of each.
-pub async fn claim_of(
-    connection: &mut PgConnection,
-    merchants: &[Uuid],
-    share: i64,
-    terms: Terms<'_>,
-) -> Result<Claims, DbError> {
-    let rows = sqlx::query_file_as!(
-        Row,
-        "src/db/sql/claim_of.sql",
-        terms.limit,
-        terms.token.as_uuid(),
-        interval(terms.lease),
-        terms.payload_versions,
-        terms.ours.account,
-        interval(terms.ours.key_window),
-        merchants,
-        share,
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| row.claimed(terms.token))
+        .map(|row| row.claimed(terms.token, terms.ours))
         .collect())
 }
 
@@ -171,10 +180,6 @@ pub async fn merchants_waiting(
     Ok(waiting)
 }
 
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "columns, each its own question"
-)]
 struct Row {
     outbox_id: i64,
     attempt: i32,
@@ -193,14 +198,13 @@ struct Row {
     created_at: OffsetDateTime,
     cancel_requested: bool,
     claimed_at: OffsetDateTime,
-    look_asked: bool,
-    look_answered: bool,
-    strays: Vec<String>,
-    strays_elsewhere: bool,
+    look_asked_at: Option<OffsetDateTime>,
+    swept_at: Option<OffsetDateTime>,
+    strays: Option<serde_json::Value>,
 }
 
 impl Row {
-    fn claimed(self, lease: LeaseToken) -> Result<Claimed, Unclaimable> {
+    fn claimed(self, lease: LeaseToken, ours: Ours<'_>) -> Result<Claimed, Unclaimable> {
         let charge = ChargeId::from_uuid(self.charge_id);
         let unclaimable = |error| Unclaimable {
             outbox_id: self.outbox_id,
@@ -236,12 +240,13 @@ impl Row {
             created_at: self.created_at,
             cancel_requested: self.cancel_requested,
             claimed_at: self.claimed_at,
-            look: Look::read(self.look_asked, self.look_answered),
-            strays: if self.strays_elsewhere {
-                Strays::Elsewhere
-            } else {
-                Strays::read(charge, &self.strays).map_err(unclaimable)?
-            },
+            look: Look::judge(
+                self.look_asked_at,
+                self.swept_at,
+                self.claimed_at,
+                ours.key_window,
+            ),
+            strays: Strays::read(charge, self.strays, ours.account).map_err(unclaimable)?,
         })
     }
 }
@@ -319,4 +324,28 @@ pub async fn park(
     .execute(connection)
     .await?;
     Ok(done.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_answered_by_a_sweep_that_began_after_it_and_within_the_key_window() {
+        let at = |hours: i64| OffsetDateTime::UNIX_EPOCH + time::Duration::hours(1000 + hours);
+        let window = Duration::from_hours(23);
+        for (asked, swept, look) in [
+            (None, None, Look::NotAsked),
+            (Some(-1), None, Look::Asked),
+            (Some(-1), Some(-2), Look::Asked),
+            (Some(-2), Some(-1), Look::Answered),
+            // The provider may have forgotten a key that was used since.
+            (Some(-30), Some(-24), Look::NotAsked),
+            (Some(-30), Some(-22), Look::Answered),
+            (Some(-24), None, Look::NotAsked),
+        ] {
+            let judged = Look::judge(asked.map(at), swept.map(at), at(0), window);
+            assert_eq!(judged, look, "asked {asked:?}, swept {swept:?}");
+        }
+    }
 }

@@ -73,7 +73,7 @@ pub async fn standing(
     Ok(rows)
 }
 
-/// Deletes the outbox row of a charge that is terminal already: the job has nothing left to do.
+/// Deletes the outbox row of a charge that is terminal already: the job has nothing left to do, whoever holds it.
 pub async fn discard(connection: &mut PgConnection, outbox_ids: &[i64]) -> Result<u64, DbError> {
     let done = sqlx::query!(
         r#"
@@ -153,33 +153,51 @@ pub struct Discrepancy<'a> {
     pub detail: serde_json::Value,
 }
 
-/// Writes a discrepancy and parks the job it was found by, in one statement. Returns whether the lease still held.
+/// What became of a discrepancy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disputed {
+    /// Nobody had written it before.
+    pub is_new: bool,
+    /// The lease still held, and the job it was found by is parked.
+    pub parked: bool,
+}
+
+/// Writes a discrepancy and parks the job it was found by, in one statement. The discrepancy is a fact and is written
+/// once, whoever found it; a holder that has lost its lease and says what is known parks nothing and adds nothing to the
+/// history.
 pub async fn dispute(
     connection: &mut PgConnection,
     found: &Discrepancy<'_>,
-) -> Result<bool, DbError> {
-    let parked = sqlx::query_scalar!(
+) -> Result<Disputed, DbError> {
+    let row = sqlx::query!(
         r#"
         WITH written AS (
             INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
             VALUES ($1, $2, $3, $4, $7)
             ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
+            RETURNING id
+        ),
+        parked AS (
+            UPDATE outbox
+            SET state = 'parked',
+                lease_token = NULL,
+                lease_until = NULL,
+                last_error = $1
+            WHERE id = $5
+                AND lease_token = $6
+                AND state = 'leased'
+            RETURNING id
         ),
         events AS (
             INSERT INTO charge_events (charge_id, version, kind, actor, reason, detail)
             SELECT id, version, 'discrepancy', 'worker', $1, $7
             FROM charges
             WHERE id = $4
+                AND (EXISTS (SELECT FROM written) OR EXISTS (SELECT FROM parked))
         )
-        UPDATE outbox
-        SET state = 'parked',
-            lease_token = NULL,
-            lease_until = NULL,
-            last_error = $1
-        WHERE id = $5
-            AND lease_token = $6
-            AND state = 'leased'
-        RETURNING id
+        SELECT
+            EXISTS (SELECT FROM written) AS "is_new!",
+            EXISTS (SELECT FROM parked) AS "parked!"
         "#,
         found.kind,
         found.provider,
@@ -189,7 +207,10 @@ pub async fn dispute(
         found.lease_token,
         found.detail,
     )
-    .fetch_optional(connection)
+    .fetch_one(connection)
     .await?;
-    Ok(parked.is_some())
+    Ok(Disputed {
+        is_new: row.is_new,
+        parked: row.parked,
+    })
 }

@@ -5,6 +5,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor};
 
 use super::DbError;
+use super::session::connect_options;
 
 /// The migrations, embedded.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
@@ -12,7 +13,7 @@ pub static MIGRATOR: Migrator = sqlx::migrate!();
 /// Applies what is pending, on a connection of its own. Processes that do this at the same moment wait for each other
 /// at an advisory lock, so the connection has no time limits: a limit would end the wait too.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), MigrateError> {
-    let options = options.clone().application_name("payonce migrate");
+    let options = connect_options(options).application_name("payonce migrate");
     let mut connection = PgConnection::connect_with(&options).await?;
     // The address or the role may set some.
     connection

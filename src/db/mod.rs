@@ -23,6 +23,7 @@ pub mod reconcile;
 pub mod recovery;
 pub mod schema;
 pub mod session;
+pub mod sessions;
 pub mod strays;
 pub mod sweep_pages;
 pub mod sweeps;

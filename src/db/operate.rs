@@ -151,7 +151,6 @@ pub async fn hold(
         reason,
         detail,
         ours.account,
-        interval(ours.key_window),
     )
     .fetch_optional(connection)
     .await?;
@@ -164,12 +163,13 @@ pub async fn hold(
             was: row.was,
             cancel_requested: row.cancel_requested,
             claimed_at: row.claimed_at,
-            look: Look::read(row.look_asked, row.look_answered),
-            strays: if row.strays_elsewhere {
-                Strays::Elsewhere
-            } else {
-                Strays::read(charge, &row.strays)?
-            },
+            look: Look::judge(
+                row.look_asked_at,
+                row.swept_at,
+                row.claimed_at,
+                ours.key_window,
+            ),
+            strays: Strays::read(charge, row.strays, ours.account)?,
         })
     })
     .transpose()

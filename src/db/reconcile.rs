@@ -196,7 +196,7 @@ pub async fn backlog(
             (
                 SELECT count(*)
                 FROM (
-                    SELECT charge_id, unclear_since
+                    SELECT charge_id, unclear_since, last_call
                     FROM outbox
                     -- A first run under way is not stuck, however long its job had waited for it.
                     WHERE (state = 'ready' AND attempt > 0 OR state = 'leased' AND attempt > 1)
@@ -206,8 +206,13 @@ pub async fn backlog(
                 JOIN charges ON charges.id = attempted.charge_id
                 WHERE attempted.unclear_since IS NOT NULL
                     OR charges.money = 'not_moved'
-                    -- Its execute surely did nothing, every time; an object that the provider processes has been executed.
-                    OR (charges.stage = 'processing' AND charges.attempts = 0)
+                    -- Its execute surely did nothing, every time; an object that the provider processes has been executed,
+                    -- if not by this charge then by the one that it was adopted from.
+                    OR (
+                        charges.stage = 'processing'
+                        AND charges.attempts = 0
+                        AND COALESCE(attempted.last_call ->> 'answer', '') NOT IN ('processing', 'requires_capture')
+                    )
             ) AS "stuck!"
         "#,
         interval(threshold),

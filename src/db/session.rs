@@ -1,10 +1,11 @@
 //! A connection of its own for a task that sends one statement after the other: no pool, no transaction left open, a
 //! time limit on both sides. What fails in doubt is thrown away with its connection.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use super::{DbError, Fault};
 
@@ -30,29 +31,29 @@ pub enum Durability {
 
 #[derive(Debug)]
 pub struct Session {
-    options: PgConnectOptions,
+    base: PgConnectOptions,
     limits: SessionLimits,
+    durability: Durability,
     connection: Option<PgConnection>,
 }
 
-/// What connections of ours ask for, in the pool and out of it.
-pub fn connect_options(
-    base: &PgConnectOptions,
-    limits: SessionLimits,
-    durability: Durability,
-) -> PgConnectOptions {
-    let milliseconds = |duration: Duration| duration.as_millis().to_string();
-    let (synchronous_commit, bitmap_scans) = match durability {
-        // Whatever the role's default is: flushed here and, where `synchronous_standby_names` says so, there. What
-        // `remote_apply` adds is for those who read from a standby, and nobody of ours does.
-        Durability::Durable => ("on", "on"),
-        // Leases are taken from the head of a queue, in the order of its index. With numbers from when the queue was short
-        // Postgres would collect and sort all of it instead, for every claim.
-        Durability::Lease => ("off", "off"),
-    };
-    base.clone()
-        .application_name("payonce")
-        .options([
+/// What a connection of ours sets once it is made. Not asked for with the connection itself: a pooler (PgBouncer) refuses
+/// that, or drops it without a word.
+#[derive(Clone, Debug)]
+pub struct SessionSettings(Vec<(&'static str, String)>);
+
+impl SessionSettings {
+    pub fn new(limits: SessionLimits, durability: Durability) -> Self {
+        let milliseconds = |duration: Duration| duration.as_millis().to_string();
+        let (synchronous_commit, bitmap_scans) = match durability {
+            // Whatever the role's default is: flushed here and, where `synchronous_standby_names` says so, there. What
+            // `remote_apply` adds is for those who read from a standby, and nobody of ours does.
+            Durability::Durable => ("on", "on"),
+            // Leases are taken from the head of a queue, in the order of its index. With numbers from when the queue was
+            // short Postgres would collect and sort all of it instead, for every claim.
+            Durability::Lease => ("off", "off"),
+        };
+        Self(vec![
             ("statement_timeout", milliseconds(limits.statement_timeout)),
             ("lock_timeout", milliseconds(limits.lock_timeout)),
             (
@@ -65,14 +66,60 @@ pub fn connect_options(
             ("enable_seqscan", "off".to_owned()),
             ("enable_bitmapscan", bitmap_scans.to_owned()),
         ])
+    }
+
+    /// The names, and the values: milliseconds, or a word.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// Sets all of them, in one round trip.
+    pub async fn apply(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let mut sql = String::new();
+        for (name, value) in self.iter() {
+            let _ = write!(sql, "SET {name} = {value};");
+        }
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+}
+
+/// How connections of ours are made, in the pool and out of it. Each must then be given its [`SessionSettings`].
+pub fn connect_options(base: &PgConnectOptions) -> PgConnectOptions {
+    base.clone()
+        .application_name("payonce")
+        // Poolers refuse what they do not know, and all Postgres that we run on are as precise without it.
+        .extra_float_digits(None)
         .disable_statement_logging()
+}
+
+/// Makes a connection whose settings are in force.
+pub async fn connect(
+    base: &PgConnectOptions,
+    limits: SessionLimits,
+    durability: Durability,
+) -> Result<PgConnection, DbError> {
+    let connecting = async {
+        let mut connection = PgConnection::connect_with(&connect_options(base)).await?;
+        SessionSettings::new(limits, durability)
+            .apply(&mut connection)
+            .await?;
+        Ok(connection)
+    };
+    tokio::time::timeout(limits.connect_timeout, connecting)
+        .await
+        .map_err(|_| DbError::ConnectTimeout)?
+        .map_err(DbError::Connect)
 }
 
 impl Session {
     pub fn new(base: &PgConnectOptions, limits: SessionLimits, durability: Durability) -> Self {
         Self {
-            options: connect_options(base, limits, durability),
+            base: base.clone(),
             limits,
+            durability,
             connection: None,
         }
     }
@@ -99,11 +146,7 @@ impl Session {
     /// The connection, made now if there is none. Nothing was sent if this fails.
     pub async fn connection(&mut self) -> Result<&mut PgConnection, DbError> {
         if self.connection.is_none() {
-            let connecting = PgConnection::connect_with(&self.options);
-            let connection = tokio::time::timeout(self.limits.connect_timeout, connecting)
-                .await
-                .map_err(|_| DbError::ConnectTimeout)?
-                .map_err(DbError::Connect)?;
+            let connection = connect(&self.base, self.limits, self.durability).await?;
             self.connection = Some(connection);
         }
         self.connection.as_mut().ok_or(DbError::ConnectTimeout)

@@ -192,9 +192,28 @@ impl Progress {
         Ok(())
     }
 
-    /// Execute is about to be sent for `object`; an object once stored is never exchanged for another.
+    /// Execute is about to be sent for `object`.
     pub fn start_execute(self, object: StoredObject) -> Result<Self, InvalidTransition> {
-        self.open("start execute")?;
+        let stored = self.store(object, "start execute")?;
+        Ok(Self {
+            attempts: stored.attempts + 1,
+            ..stored
+        })
+    }
+
+    /// An object that a sweep found is stored to be read. Somebody who is forgotten may have executed it; this charge has
+    /// sent nothing.
+    pub fn adopt(self, object: StoredObject) -> Result<Self, InvalidTransition> {
+        self.store(object, "adopt an object")
+    }
+
+    /// From here on the money is unknown. An object once stored is never exchanged for another.
+    fn store(
+        self,
+        object: StoredObject,
+        transition: &'static str,
+    ) -> Result<Self, InvalidTransition> {
+        self.open(transition)?;
         if self.object.as_ref().is_some_and(|stored| *stored != object) {
             return Err(InvalidTransition {
                 from: self.state.stage(),
@@ -204,9 +223,8 @@ impl Progress {
         Ok(Self {
             version: self.version + 1,
             state: State::Processing { sent: true },
-            attempts: self.attempts + 1,
             object: Some(object),
-            prepares: self.prepares,
+            ..self
         })
     }
 
@@ -337,13 +355,15 @@ mod tests {
             6 => progress.succeed(object("pi_1")),
             7 => progress.fail(failure(), CanMoveNoMore::for_test()),
             8 => progress.cancel(CanMoveNoMore::for_test()),
+            9 => progress.adopt(object("pi_1")),
+            10 => progress.adopt(object("pi_2")),
             _ => progress.wait(State::Succeeded),
         }
     }
 
     proptest! {
         #[test]
-        fn no_path_leaves_a_terminal_state_or_exchanges_the_object(steps in proptest::collection::vec(0_u8..10, 1..12)) {
+        fn no_path_leaves_a_terminal_state_or_exchanges_the_object(steps in proptest::collection::vec(0_u8..12, 1..12)) {
             let mut progress = Progress::new();
             for step in steps {
                 let before = progress.clone();
@@ -351,6 +371,8 @@ mod tests {
                     Ok(after) => {
                         prop_assert!(!before.state.is_terminal());
                         prop_assert!(after.version == before.version + 1 || after == before);
+                        // An attempt is an execute that is sent, and nothing else.
+                        prop_assert_eq!(after.attempts - before.attempts, i32::from(step <= 1));
                         if before.state.money() == MoneyMoved::Unknown {
                             prop_assert!(after.state.is_terminal() || after.state.money() == MoneyMoved::Unknown);
                         }

@@ -31,7 +31,7 @@ pub struct TimelineEventBody<'a> {
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:00.104233Z")]
     at: Shown<Instant>,
     /// What happened; where the charge got to a stage, that stage. New values may come.
-    #[schema(example = "succeeded", extensions(("x-extensible-enum" = json!(["accepted", "execute_started", "pending", "processing", "requires_action", "requires_reconciliation", "succeeded", "failed", "canceled", "cancel_requested", "job_made", "discrepancy"]))))]
+    #[schema(example = "succeeded", extensions(("x-extensible-enum" = json!(["accepted", "execute_started", "object_adopted", "pending", "processing", "requires_action", "requires_reconciliation", "succeeded", "failed", "canceled", "cancel_requested", "job_made", "discrepancy"]))))]
     kind: &'a str,
     /// The charge's version after it.
     #[schema(minimum = 1, example = 3)]

@@ -12,7 +12,7 @@ use crate::db::{self, DbError};
 use crate::domain::charge::{Stage, Status};
 use crate::domain::ids::{ChargeId, ProviderChargeId};
 use crate::domain::money::{Currency, Money};
-use crate::domain::outcome::{Answer, Asked, Object, ObjectStatus};
+use crate::domain::outcome::{Asked, Object, ObjectStatus};
 use crate::domain::request::ProviderRules;
 use crate::domain::sweep::{self, Difference, Finding, Ours};
 
@@ -145,7 +145,7 @@ pub(super) async fn write(
             Finding::Stray(difference) => {
                 strays.provider_charge_ids.push(object.id.as_str());
                 strays.charge_ids.push(charge.as_uuid());
-                strays.statuses.push(word(object));
+                strays.statuses.push(object.status.as_str());
                 strays.amounts.push(object.amount);
                 strays.currencies.push(&object.currency);
                 *difference
@@ -157,7 +157,7 @@ pub(super) async fn write(
             differing.provider_charge_ids.push(object.id.as_str());
             differing.charge_ids.push(charge.as_uuid());
             differing.details.push(json!({
-                "status": word(object),
+                "status": object.status.as_str(),
                 "amount": object.amount,
                 "amount_received": object.amount_received,
                 "currency": object.currency,
@@ -174,12 +174,4 @@ pub(super) async fn write(
         return Ok(0);
     }
     db::discrepancies::record(connection, account.provider, &differing).await
-}
-
-fn word(object: &Object) -> &'static str {
-    Answer::Object {
-        object: object.clone(),
-        replayed: false,
-    }
-    .word()
 }

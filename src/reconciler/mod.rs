@@ -140,7 +140,11 @@ impl Reconciler {
                 () = tokio::time::sleep(pause) => {}
             }
             let started = Instant::now();
-            let swept = self.sweep_page().await;
+            // Each statement is whole by itself, and a database that has fallen silent must not hold up the end.
+            let swept = tokio::select! {
+                () = shutdown.cancelled() => return,
+                swept = self.sweep_page() => swept,
+            };
             self.meters.count(&swept);
             pause = match swept {
                 Ok(swept) if swept.at_the_end => self.interval(),
@@ -155,7 +159,11 @@ impl Reconciler {
             };
             if Instant::now() >= next_look {
                 next_look = Instant::now() + self.limits.interval;
-                if let Err(error) = self.look().await {
+                let looked = tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    looked = self.look() => looked,
+                };
+                if let Err(error) = looked {
                     tracing::warn!(error = %Chain(&error), "looking for stuck jobs failed");
                 }
             }
@@ -247,7 +255,21 @@ async fn make_job(
     id: Uuid,
     version: i32,
 ) -> Result<bool, DbError> {
-    let Some((charge, _)) = db::charges::find_all(connection, &[id]).await?.pop() else {
+    let charge = match db::charges::find_all(connection, &[id]).await {
+        Ok(mut found) => found.pop(),
+        // Of another release's making, or damaged: it must not keep the walk from the others.
+        Err(DbError::Unreadable { charge, column }) => {
+            tracing::error!(
+                code = "job_not_makeable",
+                charge.id = %charge,
+                column,
+                "an open charge has no job and can't be read"
+            );
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    let Some((charge, _)) = charge else {
         return Ok(false);
     };
     let Ok(request) = ChargeRequest::judge(charge.request, rules) else {

@@ -149,7 +149,11 @@ impl<P: Provider> Sweeper<P> {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
-            if let Err(error) = self.ask().await {
+            let asked = tokio::select! {
+                () = shutdown.cancelled() => return,
+                asked = self.ask() => asked,
+            };
+            if let Err(error) = asked {
                 tracing::warn!(error = %Chain(&error), "asking for sweeps failed");
                 continue;
             }
@@ -203,7 +207,14 @@ impl<P: Provider> Sweeper<P> {
             swept: Swept::default(),
             met: HashSet::new(),
         };
-        let walked = self.walk(&mut walk, shutdown).await;
+        let walked = tokio::select! {
+            () = shutdown.cancelled() => Err(SweepError::ShuttingDown),
+            walked = self.walk(&mut walk) => walked,
+        };
+        if matches!(walked, Err(SweepError::ShuttingDown)) {
+            // Whatever the connection was asked for, its answer is still to come.
+            self.session.discard();
+        }
         if let Err(error) = walked {
             self.parts.meters.failed.increment(1);
             let text = error.to_string();
@@ -230,13 +241,9 @@ impl<P: Provider> Sweeper<P> {
         Ok(Some(walk.swept))
     }
 
-    async fn walk(
-        &mut self,
-        walk: &mut Walk,
-        shutdown: &CancellationToken,
-    ) -> Result<(), SweepError> {
-        self.theirs(walk, shutdown).await?;
-        self.ours(walk, shutdown).await?;
+    async fn walk(&mut self, walk: &mut Walk) -> Result<(), SweepError> {
+        self.theirs(walk).await?;
+        self.ours(walk).await?;
         let (account, token) = (&self.account, walk.token);
         let ids = &walk.taken.ids;
         let objects = i64::try_from(walk.swept.objects).unwrap_or(i64::MAX);

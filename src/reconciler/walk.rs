@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::compare::{self, Compared, compare};
 use super::sweep::{SweepError, Sweeper, Walk};
 use crate::budget::Priority;
-use crate::db;
+use crate::db::{self, DbError};
 use crate::domain::ids::{ChargeId, ProviderChargeId};
 use crate::domain::outcome::{Answer, Object, ObjectStatus};
 use crate::domain::sweep::{Difference, Finding};
@@ -27,11 +26,7 @@ const SKEW: Duration = Duration::from_hours(1);
 
 impl<P: Provider> Sweeper<P> {
     /// The provider's objects against our charges, page after page, newest first.
-    pub(super) async fn theirs(
-        &mut self,
-        walk: &mut Walk,
-        shutdown: &CancellationToken,
-    ) -> Result<(), SweepError> {
+    pub(super) async fn theirs(&mut self, walk: &mut Walk) -> Result<(), SweepError> {
         let mut after: Option<ProviderChargeId> = None;
         for _ in 0..self.parts.limits.pages {
             let (provider, from) = (Arc::clone(&self.provider), walk.taken.from);
@@ -42,13 +37,13 @@ impl<P: Provider> Sweeper<P> {
                     page.map_err(|answer| *answer)
                 }
             };
-            let Page { objects, next } = self.persist(walk, shutdown, page).await?;
+            let Page { objects, next } = self.persist(walk, page).await?;
             for (_, object) in &objects {
                 walk.met.insert(hash(&object.id));
             }
             walk.swept.objects += objects.len() as u64;
             self.parts.meters.objects.increment(objects.len() as u64);
-            self.compare(walk, objects, shutdown).await?;
+            self.compare(walk, objects).await?;
             match next {
                 None => return Ok(()),
                 next => after = next,
@@ -58,18 +53,11 @@ impl<P: Provider> Sweeper<P> {
     }
 
     /// Our charges of the window that store an object which the walk has not met: each is read by its id.
-    pub(super) async fn ours(
-        &mut self,
-        walk: &mut Walk,
-        shutdown: &CancellationToken,
-    ) -> Result<(), SweepError> {
+    pub(super) async fn ours(&mut self, walk: &mut Walk) -> Result<(), SweepError> {
         let mut from = walk.taken.from + SKEW;
         let mut span = Duration::from_mins(1);
         let mut renewed = Instant::now();
         while from < walk.taken.began_at {
-            if shutdown.is_cancelled() {
-                return Err(SweepError::ShuttingDown);
-            }
             if renewed.elapsed() > self.parts.limits.lease / 4 {
                 self.renew(walk).await?;
                 renewed = Instant::now();
@@ -95,7 +83,7 @@ impl<P: Provider> Sweeper<P> {
                     continue;
                 };
                 if !walk.met.contains(&hash(&id)) {
-                    self.read_back(walk, ChargeId::from_uuid(charge), &id, shutdown)
+                    self.read_back(walk, ChargeId::from_uuid(charge), &id)
                         .await?;
                 }
             }
@@ -108,10 +96,9 @@ impl<P: Provider> Sweeper<P> {
         walk: &mut Walk,
         charge: ChargeId,
         id: &ProviderChargeId,
-        shutdown: &CancellationToken,
     ) -> Result<(), SweepError> {
-        match self.read(walk, id, shutdown).await? {
-            Some(object) => self.compare(walk, vec![(charge, object)], shutdown).await,
+        match self.read(walk, id).await? {
+            Some(object) => self.compare(walk, vec![(charge, object)]).await,
             None => self.missing(walk, charge, id).await,
         }
     }
@@ -121,7 +108,6 @@ impl<P: Provider> Sweeper<P> {
         &mut self,
         walk: &mut Walk,
         id: &ProviderChargeId,
-        shutdown: &CancellationToken,
     ) -> Result<Option<Object>, SweepError> {
         let provider = Arc::clone(&self.provider);
         let read = || {
@@ -134,7 +120,7 @@ impl<P: Provider> Sweeper<P> {
                 }
             }
         };
-        self.persist(walk, shutdown, read).await
+        self.persist(walk, read).await
     }
 
     /// The provider has no object under the id that a charge stores. While the charge is open its own job finds out.
@@ -159,15 +145,8 @@ impl<P: Provider> Sweeper<P> {
         &mut self,
         walk: &mut Walk,
         objects: Vec<(ChargeId, Object)>,
-        shutdown: &CancellationToken,
     ) -> Result<(), SweepError> {
-        let rules = self.parts.rules;
-        let mut compared = self
-            .session
-            .ask(1, async |connection| {
-                compare(connection, &rules, objects).await
-            })
-            .await?;
+        let mut compared = self.judge(objects).await?;
         // The books were read after the object: it may have moved on meanwhile.
         let stale: Vec<_> = compared
             .extract_if(.., |compared| {
@@ -175,17 +154,8 @@ impl<P: Provider> Sweeper<P> {
             })
             .collect();
         for Compared { charge, object, .. } in stale {
-            match self.read(walk, &object.id, shutdown).await? {
-                Some(object) => {
-                    let rules = self.parts.rules;
-                    let again = self
-                        .session
-                        .ask(1, async |connection| {
-                            compare(connection, &rules, vec![(charge, object)]).await
-                        })
-                        .await?;
-                    compared.extend(again);
-                }
+            match self.read(walk, &object.id).await? {
+                Some(object) => compared.extend(self.judge(vec![(charge, object)]).await?),
                 None => self.missing(walk, charge, &object.id).await?,
             }
         }
@@ -194,7 +164,7 @@ impl<P: Provider> Sweeper<P> {
             .collect();
         self.write(walk, compared).await?;
         for Compared { charge, object, .. } in cancel {
-            self.cancel(walk, charge, &object.id, shutdown).await?;
+            self.cancel(walk, charge, &object.id).await?;
         }
         Ok(())
     }
@@ -206,14 +176,21 @@ impl<P: Provider> Sweeper<P> {
         walk: &mut Walk,
         charge: ChargeId,
         id: &ProviderChargeId,
-        shutdown: &CancellationToken,
     ) -> Result<(), SweepError> {
-        tokio::time::sleep(self.parts.limits.pause).await;
-        self.parts.budget.take(Priority::Sweep).await;
-        let answer = self.provider.cancel(id).await.answer;
-        let object = match answer {
-            Answer::Object { object, .. } => Some(object),
-            _ => self.read(walk, id, shutdown).await?,
+        let provider = Arc::clone(&self.provider);
+        let cancel = || {
+            let (provider, id) = (Arc::clone(&provider), id.clone());
+            // Any other answer is no reason to cancel again, but to look.
+            async move {
+                Ok(match provider.cancel(&id).await.answer {
+                    Answer::Object { object, .. } => Some(object),
+                    _ => None,
+                })
+            }
+        };
+        let object = match self.persist(walk, cancel).await? {
+            Some(object) => Some(object),
+            None => self.read(walk, id).await?,
         };
         let Some(object) = object else { return Ok(()) };
         if object.status == ObjectStatus::Canceled {
@@ -232,14 +209,17 @@ impl<P: Provider> Sweeper<P> {
                 .await?;
             return Ok(());
         }
-        let rules = self.parts.rules;
-        let compared = self
-            .session
-            .ask(1, async |connection| {
-                compare(connection, &rules, vec![(charge, object)]).await
-            })
-            .await?;
+        let compared = self.judge(vec![(charge, object)]).await?;
         self.write(walk, compared).await
+    }
+
+    async fn judge(&mut self, objects: Vec<(ChargeId, Object)>) -> Result<Vec<Compared>, DbError> {
+        let rules = self.parts.rules;
+        self.session
+            .ask(1, async |connection| {
+                compare(connection, &rules, objects).await
+            })
+            .await
     }
 
     async fn write(&mut self, walk: &mut Walk, compared: Vec<Compared>) -> Result<(), SweepError> {
@@ -268,16 +248,12 @@ impl<P: Provider> Sweeper<P> {
     async fn persist<R, F: Future<Output = Result<R, Answer>> + Send>(
         &mut self,
         walk: &Walk,
-        shutdown: &CancellationToken,
         call: impl Fn() -> F + Send,
     ) -> Result<R, SweepError> {
         let mut pause = self.parts.limits.pause;
         let mut word = "";
         for _ in 0..TRIES {
-            tokio::select! {
-                () = shutdown.cancelled() => return Err(SweepError::ShuttingDown),
-                () = tokio::time::sleep(pause) => {}
-            }
+            tokio::time::sleep(pause).await;
             self.parts.budget.take(Priority::Sweep).await;
             self.renew(walk).await?;
             match call().await {

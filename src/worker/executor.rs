@@ -477,7 +477,12 @@ impl<P: Provider> Executor<P> {
             id,
             account: self.provider.profile().account.clone(),
         };
-        let started = match run.progress.clone().start_execute(object.clone()) {
+        let progress = run.progress.clone();
+        let started = match if executes {
+            progress.start_execute(object.clone())
+        } else {
+            progress.adopt(object.clone())
+        } {
             Ok(progress) => match self
                 .store
                 .submit(Start {

@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Chain;
 use crate::budget::{Room, Turn};
-use crate::db::claim::{self, Claimed, Terms, Unclaimable};
+use crate::db::claim::{self, Claimed, Shares, Terms, Unclaimable};
 use crate::db::session::Session;
-use crate::db::{self, DbError, Fault};
+use crate::db::{self, DbError};
 use crate::domain::ids::LeaseToken;
 use crate::domain::request::Instruction;
 use crate::provider::Provider;
@@ -192,11 +192,15 @@ impl<P: Provider> Worker<P> {
             lease: self.limits.lease,
             payload_versions: &[Instruction::VERSION],
             ours: executor.ours(),
+            shares: None,
         };
         match next {
             Next::Oldest => {
                 let claimed = self
-                    .ask(async move |connection| claim::claim(connection, terms).await)
+                    .session
+                    .ask(1, async move |connection| {
+                        claim::claim(connection, terms).await
+                    })
                     .await?;
                 let waited = claimed
                     .iter()
@@ -210,7 +214,8 @@ impl<P: Provider> Worker<P> {
             Next::ByMerchant { look_after } => {
                 if let Some(cursor) = look_after {
                     let waiting = self
-                        .ask(async move |connection| {
+                        .session
+                        .ask(1, async move |connection| {
                             claim::merchants_waiting(connection, cursor, MOST_MERCHANTS).await
                         })
                         .await?;
@@ -220,18 +225,25 @@ impl<P: Provider> Worker<P> {
                 if merchants.is_empty() {
                     return Ok(Vec::new());
                 }
-                let share = i64::try_from(share).unwrap_or(i64::MAX);
-                self.ask(async move |connection| {
-                    claim::claim_of(connection, &merchants, share, terms).await
-                })
-                .await
+                let shares = Some(Shares {
+                    merchants: &merchants,
+                    each: i64::try_from(share).unwrap_or(i64::MAX),
+                });
+                self.session
+                    .ask(1, async |connection| {
+                        claim::claim(connection, Terms { shares, ..terms }).await
+                    })
+                    .await
             }
         }
     }
 
     async fn take_back(&mut self) {
         match self
-            .ask(async |connection| claim::take_back_expired(connection, 1000).await)
+            .session
+            .ask(1, async |connection| {
+                claim::take_back_expired(connection, 1000).await
+            })
             .await
         {
             Ok(0) => {}
@@ -251,7 +263,8 @@ impl<P: Provider> Worker<P> {
 
     async fn look_for_pauses(&mut self) {
         match self
-            .ask(async |connection| db::pauses::list(connection).await)
+            .session
+            .ask(1, async |connection| db::pauses::list(connection).await)
             .await
         {
             Ok(pauses) => self.executor.pauses.look(pauses),
@@ -265,32 +278,14 @@ impl<P: Provider> Worker<P> {
     async fn park(&mut self, row: Unclaimable) {
         tracing::error!(code = "job_unreadable", outbox.id = row.outbox_id, error = %Chain(&row.error), "a job can't be read; it is parked");
         let parked = self
-            .ask(async |connection| {
+            .session
+            .ask(1, async |connection| {
                 claim::park(connection, row.outbox_id, row.lease, "job_unreadable").await
             })
             .await;
         if let Err(error) = parked {
             tracing::warn!(error = %Chain(&error), "parking failed; the lease runs out");
         }
-    }
-
-    /// One statement on the worker's own connection. A claim whose reply is lost only makes leases that run out.
-    async fn ask<R>(
-        &mut self,
-        statement: impl AsyncFnOnce(&mut sqlx::PgConnection) -> Result<R, DbError>,
-    ) -> Result<R, DbError> {
-        let limit = self.session.answer_timeout();
-        let connection = self.session.connection().await?;
-        let answer = match tokio::time::timeout(limit, statement(connection)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(DbError::AnswerTimeout),
-        };
-        if let Err(error) = &answer
-            && matches!(error.fault(), Fault::Unknown | Fault::Refused)
-        {
-            self.session.discard();
-        }
-        answer
     }
 
     /// The idle pause with jitter, so that processes do not look all at once.

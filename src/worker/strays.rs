@@ -5,6 +5,7 @@
 //! what was learned is written, the next run reads the same.
 
 use sqlx::PgConnection;
+use tokio::time::Instant;
 
 use super::executor::{Executor, Ran, Run};
 use crate::batch::Statement;
@@ -100,14 +101,7 @@ impl<P: Provider> Executor<P> {
         let settled = objects
             .iter()
             .filter(|object| Some(&object.id) != adopted)
-            .map(|object| {
-                let status = if object.status == ObjectStatus::Succeeded {
-                    "succeeded"
-                } else {
-                    "canceled"
-                };
-                (object.id.clone(), status)
-            })
+            .map(|object| (object.id.clone(), object.status.as_str()))
             .collect::<Vec<_>>();
         if settled.is_empty() {
             return Ok(());
@@ -120,16 +114,10 @@ impl<P: Provider> Executor<P> {
     }
 
     async fn read_stray(&self, run: &mut Run<'_>, id: &ProviderChargeId) -> Result<Object, Ran> {
-        self.budget.take(Priority::Charge).await;
-        if !self.time_is_left(run) {
-            return Err(self.later(run.hold, "lease_too_short").await);
-        }
-        let began = tokio::time::Instant::now();
-        let reply = self.provider.read(id).await;
-        self.meters
-            .call(Phase::Read, &reply.answer, began.elapsed());
-        self.heard(run, Phase::Read, &reply);
-        match reply.answer {
+        match self
+            .ask_of(run, Phase::Read, self.provider.read(id))
+            .await?
+        {
             Answer::Object { object, .. } => Ok(object),
             answer => Err(self.ask_later(run, &answer).await),
         }
@@ -137,16 +125,10 @@ impl<P: Provider> Executor<P> {
 
     /// Cancels an object and shows it as it is then: the provider may refuse because it has succeeded.
     async fn cancel_stray(&self, run: &mut Run<'_>, id: &ProviderChargeId) -> Result<Object, Ran> {
-        self.budget.take(Priority::Charge).await;
-        if !self.time_is_left(run) {
-            return Err(self.later(run.hold, "lease_too_short").await);
-        }
-        let began = tokio::time::Instant::now();
-        let reply = self.provider.cancel(id).await;
-        self.meters
-            .call(Phase::Cancel, &reply.answer, began.elapsed());
-        self.heard(run, Phase::Cancel, &reply);
-        let object = match reply.answer {
+        let answer = self
+            .ask_of(run, Phase::Cancel, self.provider.cancel(id))
+            .await?;
+        let object = match answer {
             Answer::Object { object, .. } => object,
             _ => self.read_stray(run, id).await?,
         };
@@ -167,11 +149,25 @@ impl<P: Provider> Executor<P> {
         }
     }
 
-    fn heard(&self, run: &mut Run<'_>, phase: Phase, reply: &Reply) {
-        self.learn(run, phase, reply);
+    /// One call, in its turn and while the lease has time left for it.
+    async fn ask_of(
+        &self,
+        run: &mut Run<'_>,
+        phase: Phase,
+        call: impl Future<Output = Reply> + Send,
+    ) -> Result<Answer, Ran> {
+        self.budget.take(Priority::Charge).await;
+        if !self.time_is_left(run) {
+            return Err(self.later(run.hold, "lease_too_short").await);
+        }
+        let began = Instant::now();
+        let reply = call.await;
+        self.meters.call(phase, &reply.answer, began.elapsed());
+        self.learn(run, phase, &reply);
         run.last_answer = reply.answer.word();
         run.last_phase = phase;
-        run.request_id.clone_from(&reply.request_id);
+        run.request_id = reply.request_id;
+        Ok(reply.answer)
     }
 
     /// Nothing is known of this charge that was not known before.

@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::books::SHORT_LEASES;
 use crate::support::client::Client;
+use crate::support::database_proxy::{DatabaseProxy, Fault, INSERT_BATCH};
+use crate::support::service::API;
 use crate::support::{TestService, charge_body, until};
 
 const WHOLE: &str = "api,worker,reconciler";
@@ -194,14 +196,96 @@ async fn a_process_killed_after_it_canceled_an_expired_charge_leaves_a_charge_th
     service.check_books().await;
 }
 
-/// What a client was told of one charge.
-struct Told {
-    key: String,
-    id: String,
-    declined: bool,
+/// Text of each statement that a worker writes on a charge's way, with one execute that is lost.
+const WRITES: [&str; 4] = [
+    "attempt = outbox.attempt + 1",
+    "'execute_started'",
+    "unclear_since = CASE",
+    "'second_success'",
+];
+
+/// Killed while the statement that accepts has not reached Postgres, or was committed and the answer never read.
+#[tokio::test]
+async fn a_process_killed_around_the_acceptance_leaves_all_of_it_or_nothing() {
+    for (fault, is_stored) in [(Fault::HoldBefore, false), (Fault::HoldAfter, true)] {
+        let service = TestService::new().await;
+        let proxy = DatabaseProxy::start(&service.database_url).await;
+        let mut held = proxy.arm(INSERT_BATCH, fault);
+        let process = service.spawn("api", &[("database.url", proxy.url())]).await;
+        let client = process.client.clone();
+        let body = charge_body("pm_card_visa");
+        let sent = body.clone();
+        let told = tokio::spawn(async move { client.try_charge("order-1", &sent).await });
+        held.struck().await;
+        process.kill().await;
+        assert!(told.await.unwrap().is_err());
+        for rows in [
+            "SELECT count(*) FROM idempotent_requests",
+            "SELECT count(*) FROM charges",
+            "SELECT count(*) FROM outbox",
+        ] {
+            assert_eq!(service.count(rows).await, i64::from(is_stored), "{rows}");
+        }
+        let process = service.spawn(WHOLE, &[]).await;
+        let again = process.client.charge("order-1", &body).await;
+        assert_eq!(again.status, if is_stored { 200 } else { 202 });
+        let charge = process.client.terminal(&again.id()).await;
+        assert!(process.terminate().await);
+        assert_charged_once(&service, &charge).await;
+    }
 }
 
-fn body_of(declined: bool) -> Value {
+/// As above, for each statement of a worker.
+#[tokio::test]
+async fn a_worker_killed_around_any_of_its_statements_leaves_a_charge_that_completes_once() {
+    for statement in WRITES {
+        for fault in [Fault::HoldBefore, Fault::HoldAfter] {
+            let service = TestService::new().await;
+            let api = service.run_with(API, &[]).await;
+            let body = charge_body("pm_sim_drop_before_charge");
+            let id = api.client.charge("order-1", &body).await.id();
+            let proxy = DatabaseProxy::start(&service.database_url).await;
+            let mut held = proxy.arm(statement, fault);
+            let through = [("database.url", proxy.url())];
+            let worker = service.spawn("worker", &through).await;
+            held.struck().await;
+            worker.kill().await;
+            service.check_books().await;
+            service.leases_run_out().await;
+            let worker = service.spawn("worker", &[]).await;
+            let charge = api.client.terminal(&id).await;
+            assert!(worker.terminate().await);
+            api.stop().await;
+            let executes = service.ledger.executes().await;
+            let answers: Vec<_> = executes.into_iter().map(|(_, answer)| answer).collect();
+            assert_eq!(answers, ["dropped".into(), Value::from(200)], "{statement}");
+            assert_charged_once(&service, &charge).await;
+        }
+    }
+}
+
+/// Executed, and nobody heard of it until the provider had forgotten every key.
+#[tokio::test]
+async fn a_charge_executed_longer_ago_than_the_provider_remembers_keys_is_not_executed_again() {
+    let Crashed { service, id } = Crashed::at("execute", "after", "pm_card_visa").await;
+    service.ledger.release().await;
+    service.provider_is_quiet().await;
+    service.age(&id, 25).await;
+    service.ledger.advance(25 * 3600).await;
+    let (service, charge) = Crashed { service, id }.goes_on().await;
+    assert_eq!(service.ledger.executes().await.len(), 1);
+    assert_eq!(service.ledger.objects().await.len(), 1);
+    assert_charged_once(&service, &charge).await;
+}
+
+/// What a client was told of one charge.
+pub(crate) struct Told {
+    pub(crate) key: String,
+    pub(crate) id: String,
+    pub(crate) declined: bool,
+}
+
+pub(crate) fn body_of(declined: bool) -> Value {
     charge_body(if declined {
         "pm_card_chargeDeclined"
     } else {
@@ -210,7 +294,7 @@ fn body_of(declined: bool) -> Value {
 }
 
 /// Charges under one key after the other, each sent again until it is accepted, by whichever process is there.
-async fn keep_charging(
+pub(crate) async fn keep_charging(
     client: usize,
     service: watch::Receiver<Client>,
     stop: CancellationToken,
@@ -239,7 +323,7 @@ async fn keep_charging(
 }
 
 /// Asks each key again, and compares what was told with the books and with the ledger.
-async fn assert_kept(service: &TestService, client: &Client, told: &[Told]) {
+pub(crate) async fn assert_kept(service: &TestService, client: &Client, told: &[Told]) {
     for Told { key, id, declined } in told {
         let again = client.charge_until_accepted(key, &body_of(*declined)).await;
         assert_eq!((again.status, again.id()), (200, id.clone()));

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use payonce::batch::Statement;
 use payonce::completion::{Ending, Hold, Settle, Settled, Settlement};
+use payonce::config::Roles;
 use payonce::db::claim::{self, Claimed};
 use payonce::domain::charge::{Advice, Failure, Progress, StoredObject};
 use payonce::domain::ids::LeaseToken;
 use payonce::domain::outcome::{
-    self, Answer, Asked, Context, Object, ObjectStatus, Phase, Reason, Step,
+    self, Alert, Answer, Asked, Context, Object, ObjectStatus, Phase, Reason, Step,
 };
 use payonce::domain::request::Instruction;
 use payonce::provider::Provider;
@@ -274,6 +275,7 @@ impl Hand {
             lease: Duration::from_mins(1),
             payload_versions: &[Instruction::VERSION],
             ours: OURS,
+            shares: None,
         };
         let claimed = claim::claim(&mut connection, terms).await;
         claimed
@@ -396,6 +398,27 @@ impl Held {
             ending: Ending::Finish {
                 progress,
                 detail: json!({}),
+            },
+        }
+    }
+
+    fn disputes(&self, object: &StoredObject) -> Settlement {
+        let object = Object {
+            id: object.id.clone(),
+            status: ObjectStatus::Succeeded,
+            amount: 1000,
+            amount_received: 900,
+            currency: "usd".to_owned(),
+            stamp: Some(self.hold.charge.to_string()),
+            failure: None,
+            next_url: None,
+        };
+        Settlement {
+            hold: self.hold,
+            ending: Ending::Dispute {
+                provider: "stripe",
+                alert: Alert::AmountDiffers,
+                object: Box::new(object),
             },
         }
     }
@@ -575,5 +598,96 @@ async fn a_job_of_a_charge_that_has_ended_goes_without_a_call_to_the_provider() 
         assert_eq!(&api.client.show(id).await.body, ended);
     }
     api.stop().await;
+    service.check_books().await;
+}
+
+/// What it found is a fact and is written, once. The job is another's.
+#[tokio::test]
+async fn a_stalled_workers_discrepancy_is_written_once_and_parks_nothing() {
+    let service = TestService::new().await;
+    let (id, hand) = (accepted(&service).await, Hand::new(&service));
+    let first = hand.claim(&service).await.remove(0);
+    let object = hand.prepare(&first, &id).await;
+    service.leases_run_out().await;
+    let second = hand.claim(&service).await.remove(0);
+
+    assert_eq!(
+        hand.settle(&service, &[first.disputes(&object)]).await,
+        [Settled::Disputed]
+    );
+    assert_eq!(service.history(&id).await, ["discrepancy"]);
+    assert_eq!(service.job(&id).await.state, "leased");
+    assert_eq!(
+        hand.settle(&service, &[second.disputes(&object)]).await,
+        [Settled::Disputed]
+    );
+    assert_eq!(service.job(&id).await.state, "parked");
+    let history = service.history(&id).await;
+    // Whatever it says again is known.
+    assert_eq!(
+        hand.settle(&service, &[first.disputes(&object)]).await,
+        [Settled::LeaseLost]
+    );
+    assert_eq!(service.history(&id).await, history);
+    assert_eq!(service.count("SELECT count(*) FROM discrepancies").await, 1);
+    service.check_books().await;
+}
+
+/// It believes the charge has ended, and it has not: a job of an open charge is never thrown away.
+#[tokio::test]
+async fn a_stalled_worker_throws_no_job_of_an_open_charge_away() {
+    let service = TestService::new().await;
+    let (id, hand) = (accepted(&service).await, Hand::new(&service));
+    let first = hand.claim(&service).await.remove(0);
+    service.leases_run_out().await;
+    hand.claim(&service).await;
+    let discard = Settlement {
+        hold: first.hold,
+        ending: Ending::Discard,
+    };
+    hand.settle(&service, &[discard]).await;
+    assert_eq!(service.job(&id).await.state, "leased");
+    service.check_books().await;
+}
+
+/// Its execute hangs, within its lease. Another worker and a reconciler are there all the while, and at work.
+#[tokio::test]
+async fn a_job_under_a_lease_that_holds_is_left_to_its_holder() {
+    let service = TestService::new().await;
+    service.ledger.hold("execute", "before").await;
+    let slow = [
+        ("provider.stripe.timeout", "60s"),
+        ("worker.lease", "5m"),
+        ("reconciler.sweep_lease", "6m"),
+    ];
+    let holder = service.run_with(Roles::ALL, &slow).await;
+    let body = charge_body("pm_card_visa");
+    let id = holder.client.charge("held", &body).await.id();
+    service.ledger.held().await;
+    let other = service.run_with(Roles::ALL, &slow).await;
+    for number in 0..6 {
+        let key = format!("order-{number}");
+        let id = other.client.charge(&key, &body).await.id();
+        other.client.terminal(&id).await;
+    }
+    let job = service.job(&id).await;
+    assert_eq!((job.state.as_str(), job.attempt), ("leased", 1));
+    let requests = service.ledger.requests().await;
+    let hanging = requests
+        .iter()
+        .filter(|request| request["status"].is_null())
+        .count();
+    assert_eq!(hanging, 1);
+    service.ledger.release().await;
+    let charge = holder.client.terminal(&id).await;
+    assert_eq!(
+        (&charge["status"], &charge["attempts"]),
+        (&json!("completed"), &json!(1))
+    );
+    let prepares = service.ledger.prepare_keys_of(&id).await;
+    assert_eq!(prepares.len(), 1);
+    other.stop().await;
+    holder.stop().await;
+    assert_eq!(service.ledger.executes().await.len(), 7);
     service.check_books().await;
 }

@@ -6,7 +6,6 @@ use uuid::Uuid;
 use crate::support::TestService;
 
 const CLAIM: &str = include_str!("../../src/db/sql/claim.sql");
-const CLAIM_OF: &str = include_str!("../../src/db/sql/claim_of.sql");
 const WAITING: &str = include_str!("../../src/db/sql/merchants_waiting.sql");
 const LIST: &str = include_str!("../../src/db/sql/list_charges.sql");
 
@@ -44,9 +43,8 @@ async fn prepared(service: &TestService) -> sqlx::pool::PoolConnection<sqlx::Pos
     for sql in [
         "ANALYZE".to_owned(),
         "SET enable_seqscan = off".to_owned(),
-        format!("PREPARE claim (bigint, uuid, interval, smallint[], text, interval) AS {CLAIM}"),
         format!(
-            "PREPARE claim_of (bigint, uuid, interval, smallint[], text, interval, uuid[], bigint) AS {CLAIM_OF}"
+            "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint) AS {CLAIM}"
         ),
         format!("PREPARE waiting (uuid, integer) AS {WAITING}"),
         format!(
@@ -102,14 +100,12 @@ async fn a_backlog_costs_neither_claims_nor_turns_nor_the_lists_of_others() {
     };
     let cases = [
         (
-            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', '23 hours')"),
+            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', NULL, NULL)"),
             "outbox_ready_idx",
             400,
         ),
         (
-            format!(
-                "claim_of (8, '{token}', '1 minute', '{{1}}', 'default', '23 hours', '{others}', 4)"
-            ),
+            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', '{others}', 4)"),
             BY_MERCHANT,
             400,
         ),

@@ -3,7 +3,7 @@
 use payonce::config::Roles;
 use serde_json::json;
 
-use crate::support::books::uuid_of;
+use crate::support::books::{SHORT_LEASES, uuid_of};
 use crate::support::service::{API, WORKER};
 use crate::support::{TestService, charge_body, until};
 
@@ -234,4 +234,46 @@ async fn a_job_is_stuck_that_nobody_has_the_turn_of() {
                      lease_until = now() + interval '1 minute'
                  WHERE attempt = 0";
     assert_eq!(stuck(first).await, 2, "but not {waiting}");
+}
+
+/// Postgres takes the charge's last transition and not the event that belongs to it: none of it is written, and none of it
+/// is reported.
+#[tokio::test]
+async fn an_end_that_postgres_refuses_in_part_is_not_written_at_all_and_is_read_again() {
+    let service = TestService::new().await;
+    for statement in [
+        "CREATE FUNCTION obstruct() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE EXCEPTION 'obstructed' USING ERRCODE = '23505'; END $$",
+        "CREATE TRIGGER obstruct BEFORE INSERT ON charge_events
+         FOR EACH ROW WHEN (NEW.kind = 'succeeded') EXECUTE FUNCTION obstruct()",
+    ] {
+        sqlx::query(statement)
+            .execute(&service.books)
+            .await
+            .unwrap();
+    }
+    let process = service.spawn(WHOLE, SHORT_LEASES).await;
+    let body = charge_body("pm_card_visa");
+    let id = process.client.charge("order-1", &body).await.id();
+    process.alerted("completion_unwritten").await;
+    until("it was tried again", async || {
+        (service.job(&id).await.attempt >= 2).then_some(())
+    })
+    .await;
+    let charge = process.client.show(&id).await.body;
+    assert_eq!(
+        (&charge["status"], &charge["money"]),
+        (&json!("in_progress"), &json!("unknown"))
+    );
+    service.check_books().await;
+    sqlx::query("DROP TRIGGER obstruct ON charge_events")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let charge = process.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    assert!(process.terminate().await);
+    assert_eq!(service.ledger.executes().await.len(), 1);
+    assert_eq!(service.ledger.times_charged(&id).await, 1);
+    service.check_books().await;
 }

@@ -1,5 +1,7 @@
 //! A charge that nothing goes wrong with.
 
+use serde_json::json;
+
 use crate::support::{TestService, charge_body};
 
 /// The README's promise: 202, then 200 with the same id, and one charge at the provider.
@@ -49,5 +51,46 @@ async fn a_declined_charge_fails_with_its_reason_and_its_object_is_canceled() {
     assert_eq!(objects[0]["status"], "canceled");
     assert!(service.ledger.charges().await.is_empty());
     running.stop().await;
+    service.check_books().await;
+}
+
+/// In minor units of its own currency, to the last digit; what does not fit is refused and never cut.
+#[tokio::test]
+async fn an_amount_reaches_the_ledger_in_its_own_currency_as_it_was_asked_for() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let asked = [
+        (1000, "jpy"),
+        (500, "clp"),
+        (35_200, "bhd"),
+        (99_999_999, "vnd"),
+    ];
+    for (amount, currency) in asked {
+        let body =
+            json!({"amount": amount, "currency": currency, "payment_method": "pm_card_visa"});
+        let id = running.client.charge(currency, &body).await.id();
+        let charge = running.client.terminal(&id).await;
+        assert_eq!(
+            (&charge["status"], &charge["amount"], &charge["currency"]),
+            (&json!("completed"), &json!(amount), &json!(currency))
+        );
+        let ledger = service.ledger.charges().await;
+        let moved = ledger
+            .iter()
+            .find(|moved| moved["metadata"]["payonce_charge_id"] == id.as_str())
+            .unwrap();
+        assert_eq!(
+            (&moved["amount"], &moved["currency"]),
+            (&json!(amount), &json!(currency))
+        );
+    }
+    for amount in [2_147_483_648_i64, 4_999_000_000, i64::MAX] {
+        let body = json!({"amount": amount, "currency": "vnd", "payment_method": "pm_card_visa"});
+        let refused = running.client.charge("too-much", &body).await;
+        assert_eq!((refused.status, refused.code()), (422, "invalid_request"));
+        assert_eq!(refused.body["errors"][0]["pointer"], "#/amount");
+    }
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), asked.len());
     service.check_books().await;
 }

@@ -32,7 +32,7 @@ const SCALED: [(&str, &str); 5] = [
 
 /// What may go out in the hour: the calls that were under way when it began, and probes. Those come after 1, 2, 4, 8, 16
 /// seconds, and every 30 seconds from then on.
-const MOST_CALLS: u64 = 128 + 5 + 120;
+const MOST_CALLS: u64 = 256 + 5 + 120;
 
 fn scaled<'a>(more: &[(&'static str, &'a str)]) -> Vec<(&'static str, &'a str)> {
     SCALED.iter().chain(more).copied().collect()

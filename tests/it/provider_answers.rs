@@ -1,6 +1,8 @@
 //! What single answers of the provider mean for a charge, from the first request to the books.
 
 use payonce::config::Roles;
+use payonce::domain::idempotency::IdempotencyKey;
+use payonce::domain::ids::ChargeId;
 use serde_json::{Value, json};
 
 use crate::support::service::Running;
@@ -354,5 +356,106 @@ async fn a_charge_is_not_failed_while_its_object_can_still_move_money() {
     let requests = case.service.ledger.requests().await;
     let refused = requests.iter().filter(|request| request["status"] == 424);
     assert_eq!(refused.count(), 4);
+    case.done().await;
+}
+
+/// What execute is answered with, in the object's own form.
+fn said(id: &str, status: &str, received: i64, currency: &str) -> String {
+    json!({
+        "id": "pi_said", "object": "payment_intent", "status": status, "amount": 1000, "amount_received": received,
+        "currency": currency, "metadata": {"payonce_charge_id": id},
+    })
+    .to_string()
+}
+
+impl Case {
+    /// The id that the charge is going to have.
+    fn id(&self) -> String {
+        let key = IdempotencyKey::parse(b"order-1").unwrap();
+        ChargeId::derive(self.service.merchant, &key).to_string()
+    }
+
+    async fn execute_answers(&self, status: u16, body: &str, effect: bool) {
+        let answer = json!({"phase": "execute", "status": status, "body": body, "effect": effect});
+        self.service.ledger.dictate(answer).await;
+    }
+}
+
+/// More than was asked for, or in other money, is no completion, whoever says so.
+#[tokio::test]
+async fn a_success_with_more_money_or_in_another_currency_completes_nothing() {
+    for (received, currency, reason) in [
+        (2000, "usd", "amount_differs"),
+        (1000, "eur", "currency_differs"),
+    ] {
+        let case = Case::new().await;
+        let id = case.id();
+        let body = said(&id, "succeeded", received, currency);
+        case.execute_answers(200, &body, true).await;
+        assert_eq!(case.accept(&charge_body("pm_card_visa")).await, id);
+        assert_eq!(case.service.parked(&id).await, reason);
+        let detail: Value = sqlx::query_scalar("SELECT detail FROM discrepancies")
+            .fetch_one(&case.service.books)
+            .await
+            .unwrap();
+        assert_eq!(
+            (&detail["amount_received"], &detail["currency"]),
+            (&json!(received), &json!(currency))
+        );
+        case.parks_and_goes_on(&id, reason).await;
+    }
+}
+
+/// Dressed as a success or as a refusal, and neither: the object is read.
+#[tokio::test]
+async fn an_answer_that_only_looks_like_an_end_is_unclear_whether_or_not_it_executed() {
+    let error = |kind: &str| json!({"error": {"type": kind, "code": "novel"}}).to_string();
+    for effect in [true, false] {
+        for number in 0..6 {
+            let case = Case::new().await;
+            let id = case.id();
+            let (status, body) = match number {
+                0 => (200, said(&id, "failed", 0, "usd")),
+                1 => (200, json!({"status": "failed"}).to_string()),
+                2 => (202, json!({"status": "REJECT"}).to_string()),
+                3 => (202, said(&id, "succeeded", 1000, "usd")),
+                4 => (402, error("novel_error")),
+                _ => (409, error("invalid_request_error")),
+            };
+            case.execute_answers(status, &body, effect).await;
+            case.accept(&charge_body("pm_card_visa")).await;
+            let charge = case.ends(&id, "completed").await;
+            assert_eq!(charge["attempts"], if effect { 1 } else { 2 }, "{body}");
+            assert_eq!(case.service.ledger.times_charged(&id).await, 1);
+            case.done().await;
+        }
+    }
+}
+
+/// It has the status of a bad request of ours.
+#[tokio::test]
+async fn a_decline_in_a_400_fails_the_charge_once_its_object_is_canceled() {
+    let case = Case::new().await;
+    let declined = json!({"error": {
+        "type": "invalid_request_error", "code": "card_decline_rate_limit_exceeded", "message": "Too often.",
+    }});
+    case.execute_answers(400, &declined.to_string(), false)
+        .await;
+    let id = case.accept(&charge_body("pm_card_visa")).await;
+    let charge = case.ends(&id, "failed").await;
+    assert_eq!(
+        (
+            &charge["failure"]["code"],
+            &charge["failure"]["advice"],
+            &charge["money"]
+        ),
+        (
+            &json!("card_decline_rate_limit_exceeded"),
+            &json!("try_again_later"),
+            &json!("not_moved")
+        )
+    );
+    assert_eq!(case.service.ledger.objects().await[0]["status"], "canceled");
+    assert_eq!(case.service.ledger.executes().await.len(), 1);
     case.done().await;
 }

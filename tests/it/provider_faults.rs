@@ -49,6 +49,11 @@ struct Met {
 impl Met {
     async fn once(fault: &str) -> Self {
         let service = TestService::new().await;
+        // Whoever searched would find nothing.
+        service
+            .ledger
+            .settings(json!({"search_lag_ms": 600_000}))
+            .await;
         let running = service.run().await;
         let body = charge_body(&format!("pm_sim_{fault}"));
         let accepted = running.client.charge("order-1", &body).await;
@@ -71,6 +76,13 @@ impl Met {
             .map(|(number, status)| ((*number).to_owned(), status.clone()))
             .collect();
         assert_eq!(self.executes, executes);
+        let requests = self.service.ledger.requests().await;
+        let path = |request: &Value| request["path"].as_str().unwrap().to_owned();
+        assert!(
+            !requests
+                .iter()
+                .any(|request| path(request).contains("/search"))
+        );
         assert_eq!(self.service.ledger.charges().await.len(), 1);
         self.service.check_books().await;
     }
@@ -505,5 +517,48 @@ async fn whatever_goes_wrong_at_once_all_charges_end_once_it_stops() {
         }
     }
     running.stop().await;
+    service.check_books().await;
+}
+
+/// No answer about an executed object can be read, many times over: nothing is called failed, somebody is called, the
+/// others go on, and it completes once an answer is whole.
+#[tokio::test]
+async fn a_charge_whose_answers_are_never_readable_is_told_and_completes_once_they_are() {
+    let service = TestService::new().await;
+    let process = service.spawn("api,worker,reconciler", &IMPATIENT).await;
+    let client = &process.client;
+    service
+        .ledger
+        .settings(rates(&json!({"read.html": 1.0})))
+        .await;
+    let methods = ["pm_sim_html_always", "pm_sim_charge_then_drop_always"];
+    let mut unreadable = Vec::new();
+    for method in methods {
+        unreadable.push(client.charge(method, &charge_body(method)).await.id());
+    }
+    for id in &unreadable {
+        tried(&service, id, 8).await;
+        let charge = client.show(id).await.body;
+        assert_eq!(
+            (&charge["stage"], &charge["money"]),
+            (&json!("requires_reconciliation"), &json!("unknown"))
+        );
+    }
+    process.alerted("jobs_stuck").await;
+    let body = charge_body("pm_card_visa");
+    for number in 0..5 {
+        let id = client.charge(&format!("order-{number}"), &body).await.id();
+        assert_eq!(client.terminal(&id).await["status"], "completed");
+    }
+    service.ledger.settings(rates(&json!({}))).await;
+    for id in &unreadable {
+        let charge = client.terminal(id).await;
+        assert_eq!(
+            (&charge["status"], &charge["attempts"]),
+            (&json!("completed"), &json!(1))
+        );
+    }
+    assert!(process.terminate().await);
+    assert_eq!(service.ledger.charges().await.len(), 7);
     service.check_books().await;
 }

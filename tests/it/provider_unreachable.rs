@@ -6,8 +6,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use payonce::config::Roles;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
+use crate::support::books::uuid_of;
+use crate::support::database_proxy::{DatabaseProxy, Fault};
 use crate::support::provider_proxy::{Closed, Interference, ProviderProxy};
 use crate::support::service::API;
 use crate::support::{TestService, charge_body, until};
@@ -69,12 +73,17 @@ async fn a_provider_that_is_down_fails_nothing_is_asked_seldom_and_gets_everythi
     service.check_books().await;
 }
 
-/// The connection closes before or after the provider has answered, on prepare and on execute.
+/// The connection closes or is reset before or after the provider has answered, on prepare and on execute. Execute goes
+/// over the connection that prepare left open.
 #[tokio::test]
 async fn a_connection_that_breaks_is_unclear_and_every_attempt_has_its_key() {
     for (suffix, what, executes, objects) in [
         ("/confirm", Interference::CutBefore, vec!["x2"], 1),
         ("/confirm", Interference::CutAfter, vec!["x1"], 1),
+        ("/confirm", Interference::ResetBefore, vec!["x2"], 1),
+        ("/confirm", Interference::ResetAfter, vec!["x1"], 1),
+        ("/payment_intents", Interference::ResetBefore, vec!["x1"], 1),
+        ("/payment_intents", Interference::ResetAfter, vec!["x1"], 1),
         ("/payment_intents", Interference::CutBefore, vec!["x1"], 1),
         ("/payment_intents", Interference::CutAfter, vec!["x1"], 1),
     ] {
@@ -157,15 +166,185 @@ async fn a_network_that_goes_silent_or_down_between_us_and_the_provider_delays_c
     service.check_books().await;
 }
 
+/// Takes connections and speaks no TLS: hangs up, resets or answers in the clear.
+async fn no_tls(number: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut hello = [0; 16];
+            let _ = connection.read(&mut hello).await;
+            match number {
+                0 => {}
+                1 => drop(connection.set_zero_linger()),
+                _ => drop(
+                    connection
+                        .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                        .await,
+                ),
+            }
+        }
+    });
+    format!("https://{address}")
+}
+
+/// No name, no handshake: nothing left this machine, and nothing was attempted.
+#[tokio::test]
+async fn a_charge_that_no_connection_could_be_made_for_was_not_attempted() {
+    let service = TestService::new().await;
+    let mut addresses = vec!["http://nowhere.invalid".to_owned()];
+    for number in 0..3 {
+        addresses.push(no_tls(number).await);
+    }
+    let body = charge_body("pm_card_visa");
+    let mut ids = Vec::new();
+    for (number, base_url) in addresses.iter().enumerate() {
+        let settings = [("provider.stripe.base_url", base_url.as_str())];
+        let running = service.run_with(Roles::ALL, &settings).await;
+        let key = format!("order-{number}");
+        let id = running.client.charge(&key, &body).await.id();
+        until(&format!("{base_url} was tried"), async || {
+            let call: Option<Value> =
+                sqlx::query_scalar("SELECT last_call FROM outbox WHERE charge_id = $1")
+                    .bind(uuid_of(&id))
+                    .fetch_one(&service.books)
+                    .await
+                    .unwrap();
+            (service.job(&id).await.attempt >= 2 && call?["answer"] == "not_sent").then_some(())
+        })
+        .await;
+        let charge = running.client.show(&id).await.body;
+        assert_eq!(
+            (&charge["stage"], &charge["money"], &charge["attempts"]),
+            (&json!("pending"), &json!("not_moved"), &json!(0))
+        );
+        running.stop().await;
+        ids.push(id);
+    }
+    let running = service.run().await;
+    for id in &ids {
+        let charge = running.client.terminal(id).await;
+        assert_eq!(
+            (&charge["status"], &charge["attempts"]),
+            (&json!("completed"), &json!(1))
+        );
+    }
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), ids.len());
+    service.check_books().await;
+}
+
+/// The provider goes away between the stored id and execute.
+#[tokio::test]
+async fn an_execute_that_found_no_connection_is_no_attempt_and_is_sent_under_the_same_key_later() {
+    let service = TestService::new().await;
+    let provider = ProviderProxy::start(service.ledger.address);
+    let database = DatabaseProxy::start(&service.database_url).await;
+    let base_url = provider.base_url();
+    let settings = [
+        ("provider.stripe.base_url", base_url.as_str()),
+        ("database.url", database.url()),
+    ];
+    let mut stored = database.arm("'execute_started'", Fault::HoldAfter);
+    let running = service.run_with(Roles::ALL, &settings).await;
+    let body = charge_body("pm_card_visa");
+    let id = running.client.charge("order-1", &body).await.id();
+    stored.struck().await;
+    drop(provider);
+    until("nobody listens", async || {
+        let address = base_url.trim_start_matches("http://");
+        tokio::net::TcpStream::connect(address).await.err()
+    })
+    .await;
+    stored.release();
+    until("it was tried again", async || {
+        (service.job(&id).await.attempt >= 2).then_some(())
+    })
+    .await;
+    let charge = running.client.show(&id).await.body;
+    assert_eq!(
+        (&charge["status"], &charge["money"], &charge["attempts"]),
+        (&json!("in_progress"), &json!("unknown"), &json!(0))
+    );
+    running.stop().await;
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(
+        (&charge["status"], &charge["attempts"]),
+        (&json!("completed"), &json!(1))
+    );
+    running.stop().await;
+    assert_eq!(
+        service.ledger.executes().await,
+        [("x1".to_owned(), json!(200))]
+    );
+    service.check_books().await;
+}
+
+/// Twenty calls hang at once: no transaction is open, and the few connections for reads serve reads.
+#[tokio::test]
+async fn while_calls_to_the_provider_hang_no_transaction_is_open_and_clients_are_served() {
+    let service = TestService::new().await;
+    for _ in 0..20 {
+        service.ledger.hold("execute", "before").await;
+    }
+    let settings = [
+        ("database.pool_size", "2"),
+        ("provider.stripe.timeout", "60s"),
+        ("worker.lease", "5m"),
+        ("reconciler.sweep_lease", "6m"),
+    ];
+    let running = service.run_with(Roles::ALL, &settings).await;
+    let ids = join_all((0..20).map(async |number| {
+        let key = format!("held-{number}");
+        let body = charge_body("pm_card_visa");
+        running.client.charge(&key, &body).await.id()
+    }))
+    .await;
+    let hanging = async || {
+        let executes = service.ledger.executes().await;
+        executes
+            .iter()
+            .filter(|(_, status)| status.is_null())
+            .count()
+    };
+    until("all of them hang", async || {
+        (hanging().await == ids.len()).then_some(())
+    })
+    .await;
+    let open = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'payonce'
+                    AND (state LIKE 'idle in transaction%' OR xact_start < clock_timestamp() - interval '500 milliseconds')";
+    assert_eq!(service.count(open).await, 0);
+    let body = charge_body("pm_card_visa");
+    for number in 0..4 {
+        let key = format!("quick-{number}");
+        let (accepted, read) = tokio::join!(
+            running.client.charge(&key, &body),
+            running.client.show(&ids[0])
+        );
+        assert_eq!((accepted.status, read.status), (202, 200));
+        let quick = running.client.terminal(&accepted.id()).await;
+        assert_eq!(quick["status"], "completed");
+    }
+    assert_eq!(service.count(open).await, 0);
+    assert_eq!(hanging().await, ids.len());
+    service.ledger.release().await;
+    for id in &ids {
+        assert_eq!(running.client.terminal(id).await["status"], "completed");
+    }
+    running.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 24);
+    service.check_books().await;
+}
+
 fn is_look(request: &Value) -> bool {
     let path = request["path"].as_str().unwrap();
     path.starts_with("/v1/payment_intents?")
 }
 
-/// A process was killed with an object made and its id not stored, and nothing ran until the provider had forgotten the
-/// key: a second object would be made under it.
-#[tokio::test]
-async fn a_job_older_than_the_key_window_looks_first_and_adopts_the_object_it_finds() {
+/// A process was killed with an object made and its id not stored, and nothing ran until the key was that old.
+async fn prepared_and_not_stored_for(seconds: i32) -> TestService {
     let service = TestService::new().await;
     service.ledger.hold("prepare", "after").await;
     let process = service.spawn(WHOLE, &[]).await;
@@ -175,20 +354,44 @@ async fn a_job_older_than_the_key_window_looks_first_and_adopts_the_object_it_fi
     process.kill().await;
     service.ledger.release().await;
     service.provider_is_quiet().await;
-    service.age(&id, 25).await;
-    service.ledger.advance(25 * 3600).await;
+    service.age_seconds(&id, seconds).await;
+    service
+        .ledger
+        .advance(u64::try_from(seconds).unwrap())
+        .await;
     service.leases_run_out().await;
+    let searched_in_vain = json!({"search_lag_ms": 600_000});
+    service.ledger.settings(searched_in_vain).await;
 
     let running = service.run().await;
     let charge = running.client.terminal(&id).await;
     assert_eq!(charge["status"], "completed");
-    let requests = service.ledger.requests().await;
-    assert!(requests.iter().any(is_look));
-    assert_eq!(service.ledger.prepare_keys().await.len(), 1);
+    running.stop().await;
     assert_eq!(service.ledger.objects().await.len(), 1);
     assert_eq!(service.ledger.executes().await.len(), 1);
-    running.stop().await;
     service.check_books().await;
+    service
+}
+
+/// The provider has forgotten the key, and a second object would be made under it; or it would forget it while a call of
+/// five seconds is on its way.
+#[tokio::test]
+async fn a_job_older_than_the_key_window_looks_first_and_adopts_the_object_it_finds() {
+    for seconds in [25 * 3600, 24 * 3600 - 2, 23 * 3600] {
+        let service = prepared_and_not_stored_for(seconds).await;
+        assert!(service.ledger.requests().await.iter().any(is_look));
+        let keys = service.ledger.prepare_keys().await;
+        assert_eq!(keys.len(), 1, "{seconds} s: {keys:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_younger_than_the_key_window_prepares_again_under_its_key() {
+    let service = prepared_and_not_stored_for(22 * 3600).await;
+    assert!(!service.ledger.requests().await.iter().any(is_look));
+    let keys = service.ledger.prepare_keys().await;
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
 }
 
 /// It looks through all pages, and prepares only after the last one.

@@ -9,24 +9,27 @@ use payonce::random::Random;
 use payonce::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters, Swept};
 
 use crate::support::books::uuid_of;
+use crate::support::database_proxy::{DatabaseProxy, Fault};
 use crate::support::service::API;
-use crate::support::{TestService, charge_body, until};
+use crate::support::{PATIENCE, TestService, charge_body, until};
 
 /// A reconciler whose pages are walked by hand. Every charge counts as stuck, whatever its age.
 fn by_hand(service: &TestService, seed: u64) -> Reconciler {
-    let config = service.config(&[]);
+    by_hand_at(service, &service.database_url, seed)
+}
+
+fn by_hand_at(service: &TestService, database_url: &str, seed: u64) -> Reconciler {
+    let mut session_limits = service.config(&[]).database.session_limits();
+    // One that stands still must not be given up.
+    session_limits.statement_timeout = PATIENCE;
     let limits = ReconcilerLimits {
         threshold: Duration::ZERO,
         interval: Duration::from_secs(1),
         batch: 7,
         retention: Duration::from_hours(720),
     };
-    let options = service.database_url.parse().unwrap();
-    let session = Session::new(
-        &options,
-        config.database.session_limits(),
-        Durability::Durable,
-    );
+    let options = database_url.parse().unwrap();
+    let session = Session::new(&options, session_limits, Durability::Durable);
     let meters = ReconcilerMeters::new(&Meters::none());
     Reconciler::new(session, limits, RULES, Random::from_seed(seed), meters)
 }
@@ -232,5 +235,69 @@ async fn jobs_that_wait_or_are_held_are_left_alone() {
         assert_eq!((swept.jobs_made, swept.requests_aligned), (0, 0));
     }
     assert_eq!(everything().await, before);
+    service.check_books().await;
+}
+
+/// It has found a charge without a job and stands still. Meanwhile another one makes the job, and the charge ends.
+#[tokio::test]
+async fn a_reconciler_that_stood_still_makes_no_job_for_a_charge_that_ended_meanwhile() {
+    let service = TestService::new().await;
+    let id = accept(&service, 1).await.remove(0);
+    lose_the_jobs(&service).await;
+    let proxy = DatabaseProxy::start(&service.database_url).await;
+    let mut held = proxy.arm("'job_made'", Fault::HoldBefore);
+    let mut stalled = by_hand_at(&service, proxy.url(), 1);
+    let walking = tokio::spawn(async move { walk(&mut stalled).await });
+    held.struck().await;
+    let running = service.run().await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(charge["status"], "completed");
+    held.release();
+    assert_eq!(walking.await.unwrap().jobs_made, 0);
+    assert_eq!(running.client.show(&id).await.body, charge);
+    running.stop().await;
+    assert_eq!(service.ledger.times_charged(&id).await, 1);
+    service.check_books().await;
+}
+
+/// Of a later release's making, and its job is lost: it is told, and the others are mended.
+#[tokio::test]
+async fn a_charge_that_can_not_be_read_keeps_no_other_from_getting_its_job_back() {
+    let service = TestService::new().await;
+    let mut ids = accept(&service, 5).await;
+    // The first that the walk comes to.
+    ids.sort();
+    lose_the_jobs(&service).await;
+    sqlx::query(
+        "UPDATE charges
+         SET stage = 'requires_action', money = 'unknown', provider_charge_id = 'pi_later',
+             provider_account = 'default', next_action = '{\"kind\": \"of a later release\"}'
+         WHERE id = $1",
+    )
+    .bind(uuid_of(&ids[0]))
+    .execute(&service.books)
+    .await
+    .unwrap();
+    let process = service.spawn("api,worker,reconciler", &[]).await;
+    for id in &ids[1..] {
+        assert_eq!(process.client.terminal(id).await["status"], "completed");
+    }
+    process.alerted("job_not_makeable").await;
+    assert!(service.jobs(&ids[0]).await.is_empty());
+    sqlx::query(
+        "UPDATE charges
+         SET stage = 'pending', money = 'not_moved', provider_charge_id = NULL, provider_account = NULL, next_action = NULL
+         WHERE id = $1",
+    )
+    .bind(uuid_of(&ids[0]))
+    .execute(&service.books)
+    .await
+    .unwrap();
+    assert_eq!(
+        process.client.terminal(&ids[0]).await["status"],
+        "completed"
+    );
+    assert!(process.terminate().await);
+    assert_eq!(service.ledger.charges().await.len(), 5);
     service.check_books().await;
 }

@@ -207,7 +207,13 @@ impl Books {
     }
 
     /// `start_execute` in `attempt.rs`; after a lost reply, `already_started` first.
-    pub(crate) fn start_execute(&mut self, hold: Hold, object: ObjectNo, repeated: bool) -> bool {
+    pub(crate) fn start_execute(
+        &mut self,
+        hold: Hold,
+        object: ObjectNo,
+        executes: bool,
+        repeated: bool,
+    ) -> bool {
         if self.held(hold).is_none_or(|lease| lease.expired) {
             return false;
         }
@@ -228,7 +234,7 @@ impl Books {
         *row = Row {
             version: row.version + 1,
             state: Shown::Processing { sent: true },
-            attempts: row.attempts + 1,
+            attempts: row.attempts + u8::from(executes),
             object: Some(object),
             ..*row
         };

@@ -321,8 +321,13 @@ impl Protocol {
                 then,
                 repeated,
             } => {
-                let after = run.progress.progress().start_execute(stored(object));
-                let started = after.is_ok() && books.start_execute(hold, object, repeated);
+                let progress = run.progress.progress();
+                let after = match then {
+                    Then::Execute => progress.start_execute(stored(object)),
+                    Then::Read => progress.adopt(stored(object)),
+                };
+                let started = after.is_ok()
+                    && books.start_execute(hold, object, then == Then::Execute, repeated);
                 run.next = match then {
                     Then::Execute
                         if started || !self.guards.have(Guard::OnlyTheStoredIsExecuted) =>

@@ -1,7 +1,9 @@
-WITH due AS MATERIALIZED (
+-- Of two ways one is taken: the oldest that are due, or, where $6 names merchants, a share for each in their order.
+WITH oldest AS MATERIALIZED (
     SELECT id
     FROM outbox
-    WHERE state = 'ready'
+    WHERE $6::uuid[] IS NULL
+        AND state = 'ready'
         AND run_at <= now()
         AND kind = 'charge'
         AND payload_version = ANY($4)
@@ -10,6 +12,29 @@ WITH due AS MATERIALIZED (
     ORDER BY run_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+),
+shares AS MATERIALIZED (
+    SELECT of_merchant.id
+    FROM unnest($6::uuid[]) AS merchants (merchant_id)
+    CROSS JOIN LATERAL (
+        SELECT id
+        FROM outbox
+        WHERE state = 'ready'
+            AND merchant_id = merchants.merchant_id
+            AND run_at <= now()
+            AND kind = 'charge'
+            AND payload_version = ANY($4)
+            AND NOT EXISTS (SELECT FROM pauses)
+        ORDER BY run_at
+        LIMIT $7
+        FOR UPDATE SKIP LOCKED
+    ) AS of_merchant
+    LIMIT $1
+),
+due AS (
+    SELECT id FROM oldest
+    UNION ALL
+    SELECT id FROM shares
 ),
 leased AS (
     UPDATE outbox
@@ -28,28 +53,20 @@ SELECT
     charges.provider_account, charges.provider_charge_id, charges.failure,
     charges.next_action, charges.created_at,
     charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!",
-    leased.look_from IS NOT NULL AND EXISTS (
-        SELECT
+    leased.look_asked_at,
+    CASE WHEN leased.look_from IS NOT NULL THEN (
+        SELECT max(sweeps.began_at)
         FROM sweeps
         WHERE sweeps.provider_account = $5
             AND sweeps.finished_at IS NOT NULL
             AND sweeps.from_at <= leased.look_from
-            AND sweeps.began_at > GREATEST(leased.look_asked_at, now() - $6::interval)
-    ) AS "look_answered!",
-    COALESCE(leased.look_asked_at > now() - $6::interval, false) AS "look_asked!",
-    ARRAY(
-        SELECT stray_objects.provider_charge_id
+    ) END AS swept_at,
+    (
+        SELECT jsonb_object_agg(stray_objects.provider_charge_id, stray_objects.provider_account)
         FROM stray_objects
         WHERE stray_objects.charge_id = charges.id
             AND stray_objects.settled_at IS NULL
             AND stray_objects.provider_charge_id IS DISTINCT FROM charges.provider_charge_id
-    ) AS "strays!",
-    EXISTS (
-        SELECT
-        FROM stray_objects
-        WHERE stray_objects.charge_id = charges.id
-            AND stray_objects.settled_at IS NULL
-            AND stray_objects.provider_account <> $5
-    ) AS "strays_elsewhere!"
+    ) AS strays
 FROM leased
 JOIN charges ON charges.id = leased.charge_id

@@ -29,28 +29,20 @@ SELECT
     leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload_version AS "payload_version!",
     leased.payload AS "payload!", leased.was AS "was!",
     charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!",
-    leased.look_from IS NOT NULL AND EXISTS (
-        SELECT
+    leased.look_asked_at,
+    CASE WHEN leased.look_from IS NOT NULL THEN (
+        SELECT max(sweeps.began_at)
         FROM sweeps
         WHERE sweeps.provider_account = $6
             AND sweeps.finished_at IS NOT NULL
             AND sweeps.from_at <= leased.look_from
-            AND sweeps.began_at > GREATEST(leased.look_asked_at, now() - $7::interval)
-    ) AS "look_answered!",
-    COALESCE(leased.look_asked_at > now() - $7::interval, false) AS "look_asked!",
-    ARRAY(
-        SELECT stray_objects.provider_charge_id
+    ) END AS swept_at,
+    (
+        SELECT jsonb_object_agg(stray_objects.provider_charge_id, stray_objects.provider_account)
         FROM stray_objects
         WHERE stray_objects.charge_id = charges.id
             AND stray_objects.settled_at IS NULL
             AND stray_objects.provider_charge_id IS DISTINCT FROM charges.provider_charge_id
-    ) AS "strays!",
-    EXISTS (
-        SELECT
-        FROM stray_objects
-        WHERE stray_objects.charge_id = charges.id
-            AND stray_objects.settled_at IS NULL
-            AND stray_objects.provider_account <> $6
-    ) AS "strays_elsewhere!"
+    ) AS strays
 FROM leased
 JOIN charges ON charges.id = leased.charge_id

@@ -8,7 +8,7 @@ started AS (
     SET stage = 'processing',
         money = 'unknown',
         version = charges.version + 1,
-        attempts = charges.attempts + 1,
+        attempts = charges.attempts + input.executes::integer,
         provider_charge_id = input.provider_charge_id,
         provider_account = input.provider_account,
         next_action = NULL,
@@ -37,12 +37,12 @@ started AS (
                 AND stray_objects.provider_charge_id <> input.provider_charge_id
         )
         AND (NOT input.executes OR NOT EXISTS (SELECT FROM pauses))
-    RETURNING charges.id, charges.version, charges.attempts, charges.provider_charge_id
+    RETURNING charges.id, charges.version, charges.attempts, charges.provider_charge_id, input.executes
 ),
 events AS (
     INSERT INTO charge_events (charge_id, version, kind, actor, detail)
     SELECT
-        id, version, 'execute_started', 'worker',
+        id, version, CASE WHEN executes THEN 'execute_started' ELSE 'object_adopted' END, 'worker',
         jsonb_build_object('attempt', attempts, 'provider_charge_id', provider_charge_id)
     FROM started
 )

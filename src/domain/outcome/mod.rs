@@ -132,6 +132,21 @@ pub enum ObjectStatus {
     Unknown,
 }
 
+impl ObjectStatus {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::RequiresConfirmation => "requires_confirmation",
+            Self::RequiresPaymentMethod => "requires_payment_method",
+            Self::RequiresAction => "requires_action",
+            Self::Processing => "processing",
+            Self::RequiresCapture => "requires_capture",
+            Self::Succeeded => "succeeded",
+            Self::Canceled => "canceled",
+            Self::Unknown => "unknown_status",
+        }
+    }
+}
+
 /// What was asked for, to compare an object with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -563,16 +578,7 @@ impl Answer {
     /// In a word, for logs, events and `last_error`.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Object { object, .. } => match object.status {
-                ObjectStatus::RequiresConfirmation => "requires_confirmation",
-                ObjectStatus::RequiresPaymentMethod => "requires_payment_method",
-                ObjectStatus::RequiresAction => "requires_action",
-                ObjectStatus::Processing => "processing",
-                ObjectStatus::RequiresCapture => "requires_capture",
-                ObjectStatus::Succeeded => "succeeded",
-                ObjectStatus::Canceled => "canceled",
-                ObjectStatus::Unknown => "unknown_status",
-            },
+            Self::Object { object, .. } => object.status.as_str(),
             Self::Refused { .. } => "refused",
             Self::NotSent => "not_sent",
             Self::RateLimited { .. } => "rate_limited",

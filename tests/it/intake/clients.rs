@@ -183,3 +183,65 @@ async fn post_until_gone(
         }
     }
 }
+
+/// A thousand reads and cancels whose clients are gone within milliseconds, on two connections, with a database slow enough
+/// that this falls into their statements: nobody is ever left in a transaction, no connection and no place is lost, and
+/// everybody else is served.
+#[tokio::test]
+async fn clients_that_are_gone_at_once_spoil_no_connection() {
+    const OPEN: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'payonce' AND state LIKE 'idle in transaction%'";
+    const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'payonce'";
+    let service = TestService::new().await;
+    let proxy = DatabaseProxy::start(&service.database_url).await;
+    let settings = [
+        ("database.url", proxy.url()),
+        ("database.pool_size", "2"),
+        // Whatever is left open stays so.
+        ("database.statement_timeout", "3s"),
+    ];
+    let api = service.run_with(API, &settings).await;
+    let id = api.client.charge("k1", &body(1000)).await.id();
+    let nobody = "chg_00000000000000000000000000000001";
+    let lines = [
+        format!("GET /v1/charges/{id}"),
+        format!("GET /v1/charges/{id}/timeline"),
+        "GET /v1/charges".to_owned(),
+        format!("POST /v1/charges/{nobody}/cancel"),
+    ];
+    proxy.network.delay_replies(Duration::from_millis(1));
+    for (number, line) in (0..1000).zip(lines.iter().cycle()) {
+        let mut connection = api.client.connect().await;
+        let request = format!(
+            "{line} HTTP/1.1\r\nhost: payonce\r\nauthorization: Bearer {}\r\ncontent-length: 0\r\n\r\n",
+            api.client.token
+        );
+        connection.write_all(request.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(number / 4 % 8)).await;
+        connection.set_zero_linger().unwrap();
+        drop(connection);
+        if number % 25 == 24 {
+            assert_eq!(service.count(OPEN).await, 0, "after {number}");
+        }
+    }
+    proxy.network.delay_replies(Duration::ZERO);
+    for round in 0..20 {
+        let key = format!("after-{round}");
+        let charge = body(1000);
+        let (new, one, other) = tokio::join!(
+            api.client.charge(&key, &charge),
+            api.client.show(&id),
+            api.client.get("/v1/charges")
+        );
+        assert_eq!((new.status, one.status, other.status), (202, 200, 200));
+    }
+    // Two for reads; intake and the looks at the books have their own.
+    crate::support::until("what was thrown away is closed", async || {
+        (service.count(SESSIONS).await <= 6).then_some(())
+    })
+    .await;
+    assert_eq!(service.stored().await, 21);
+    api.stop().await;
+    service.finish().await;
+}

@@ -4,7 +4,7 @@
 use futures_util::future::join_all;
 use payonce::intake::Verdict;
 
-use super::{API, asks_to_retry, body, draft};
+use super::{API, WORKER, asks_to_retry, body, draft};
 use crate::support::database_proxy::{DatabaseProxy, Fault, INSERT_BATCH, READ_WINNERS};
 use crate::support::service::{Running, TestSettings};
 use crate::support::{TestService, until};
@@ -224,4 +224,49 @@ async fn cuts_under_load_lose_nothing_and_double_nothing() {
     assert_eq!(service.stored().await, 120);
     api.stop().await;
     service.finish().await;
+}
+
+/// The client was told that nobody knows, and went away. The request was stored, and its work is done: the id that it was
+/// told, and its own key, find the charge.
+#[tokio::test]
+async fn a_request_whose_acceptance_is_unknown_is_charged_and_can_be_found() {
+    let service = TestService::new().await;
+    let proxy = DatabaseProxy::start(&service.database_url).await;
+    let settings = &[
+        ("database.statement_timeout", "300ms"),
+        ("database.connect_timeout", "300ms"),
+        ("intake.give_up_after", "1s"),
+    ];
+    let api = api_behind(&service, &proxy, settings).await;
+    let mut silence = proxy.arm(INSERT_BATCH, Fault::HoldAfter);
+    let unknown = body(1000);
+    let request = api.client.charge("k1", &unknown);
+    let (told, ()) = tokio::join!(request, async {
+        silence.struck().await;
+        proxy.network.swallow();
+    });
+    asks_to_retry(&told, "acceptance_unknown");
+    let detail = told.body["detail"].as_str().unwrap();
+    assert!(detail.contains("may have been accepted"), "{detail}");
+    assert!(detail.contains("same key"), "{detail}");
+    let id = told.body["charge_id"].as_str().unwrap();
+    let worker = service.run_with(WORKER, &[]).await;
+    service.drained().await;
+    assert_eq!(service.ledger.times_charged(id).await, 1);
+
+    proxy.network.recover();
+    until("it is found by its id", async || {
+        let found = api.client.show(id).await;
+        (found.status == 200 && found.body["status"] == "completed").then_some(())
+    })
+    .await;
+    let found = api.client.get("/v1/charges?idempotency_key=k1").await;
+    assert_eq!(found.body["data"][0]["id"], id);
+    let again = api.client.charge_until_accepted("k1", &body(1000)).await;
+    assert_eq!((again.status, again.id().as_str()), (200, id));
+    assert_eq!(again.body["status"], "completed");
+    worker.stop().await;
+    api.stop().await;
+    assert_eq!(service.ledger.charges().await.len(), 1);
+    service.check_books().await;
 }

@@ -211,7 +211,7 @@ fn one_made_it(answers: &[Answer]) -> String {
 }
 
 /// A problem that asks for the same request again, and says when.
-fn asks_to_retry(answer: &Answer, code: &str) {
+pub(crate) fn asks_to_retry(answer: &Answer, code: &str) {
     assert_eq!((answer.status, answer.code()), (503, code), "{answer:?}");
     assert_eq!(answer.body["retry"], "same_request");
     let seconds = answer.headers["retry-after"].to_str().unwrap();

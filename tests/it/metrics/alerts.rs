@@ -47,9 +47,8 @@ async fn a_healthy_service_fires_nothing() {
 async fn a_stopped_process_fires_down_and_absent() {
     let service = TestService::new().await;
     let running = service.run().await;
-    let (admin, before) = (running.admin.unwrap(), running.scrape().await);
+    let before = running.scrape().await;
     running.stop().await;
-    assert!(tokio::net::TcpStream::connect(admin).await.is_err());
     let nothing = Scrape::default();
     course(&before, &nothing).fires("PayonceDown");
     course(&before, &nothing).fires("PayonceAbsent");

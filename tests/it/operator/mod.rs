@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::support::service::TestSettings;
 use crate::support::{TestService, charge_body, until};
 
 const API_ALONE: Roles = Roles {
@@ -39,10 +40,31 @@ pub(crate) async fn payonce(service: &TestService, arguments: &[&str]) -> Said {
     payonce_typing(service, arguments, "").await
 }
 
+/// As [`payonce`], with further settings.
+pub(crate) async fn payonce_with(
+    service: &TestService,
+    settings: TestSettings<'_>,
+    arguments: &[&str],
+) -> Said {
+    run(service, settings, arguments, "").await
+}
+
 async fn payonce_typing(service: &TestService, arguments: &[&str], typed: &str) -> Said {
+    run(service, &[], arguments, typed).await
+}
+
+async fn run(
+    service: &TestService,
+    settings: TestSettings<'_>,
+    arguments: &[&str],
+    typed: &str,
+) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
     command.args(arguments).env_clear();
-    for (key, value) in service.defaults() {
+    let settings = settings
+        .iter()
+        .map(|(key, value)| (*key, (*value).to_owned()));
+    for (key, value) in service.defaults().into_iter().chain(settings) {
         let key = key.to_uppercase().replace('.', "__");
         command.env(format!("PAYONCE__{key}"), value);
     }

@@ -84,15 +84,19 @@ impl TestService {
 
     /// Moves a charge's acceptance and last change into the past.
     pub async fn age(&self, charge: &str, hours: i32) {
+        self.age_seconds(charge, hours * 3600).await;
+    }
+
+    pub async fn age_seconds(&self, charge: &str, seconds: i32) {
         sqlx::query(
             "UPDATE charges
-             SET created_at = created_at - make_interval(hours => $2),
-                 updated_at = updated_at - make_interval(hours => $2),
-                 finished_at = finished_at - make_interval(hours => $2)
+             SET created_at = created_at - make_interval(secs => $2),
+                 updated_at = updated_at - make_interval(secs => $2),
+                 finished_at = finished_at - make_interval(secs => $2)
              WHERE id = $1",
         )
         .bind(uuid_of(charge))
-        .bind(hours)
+        .bind(f64::from(seconds))
         .execute(&self.books)
         .await
         .unwrap();

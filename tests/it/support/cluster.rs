@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use payonce::embedded_postgres::{EmbeddedPostgres, Options};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 
 static CLUSTER: OnceCell<EmbeddedPostgres> = OnceCell::const_new();
@@ -40,4 +41,27 @@ pub async fn fresh_database() -> String {
     let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     cluster.clone_database(TEMPLATE, &name).await.unwrap();
     cluster.url(&name)
+}
+
+/// The database behind `url` fails over to `older`, a copy of its past, under whoever is connected: from now on the address
+/// holds the older books.
+pub async fn fail_over(url: &str, older: &str) {
+    let name = |url: &str| url.rsplit('/').next().unwrap().to_owned();
+    let (now, older) = (name(url), name(older));
+    let maintenance = cluster().await.url("postgres");
+    let mut connection = PgConnection::connect(&maintenance).await.unwrap();
+    // A database that somebody is connected to can't be renamed, and clients come back at once.
+    for statement in [
+        format!("ALTER DATABASE {now} WITH ALLOW_CONNECTIONS false"),
+        format!(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{now}'"
+        ),
+        format!("ALTER DATABASE {now} RENAME TO {now}_lost"),
+        format!("ALTER DATABASE {older} RENAME TO {now}"),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
 }

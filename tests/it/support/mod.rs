@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod database_proxy;
 pub mod ledger;
 pub mod network;
+pub mod pgbouncer;
 pub mod process;
 pub mod provider_proxy;
 pub mod scrape;
@@ -16,3 +17,12 @@ mod until;
 pub use client::charge_body;
 pub use service::TestService;
 pub use until::{PATIENCE, until};
+
+/// A port that nobody has, below those that systems give to outgoing connections: one of those, asking for its own port,
+/// would meet itself.
+pub fn free_port() -> u16 {
+    let random = payonce::random::Random::from_os();
+    std::iter::repeat_with(|| 20_000 + u16::from_be_bytes(random.bytes()) % 12_000)
+        .find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap()
+}

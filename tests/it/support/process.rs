@@ -90,6 +90,12 @@ impl Process {
         self.child.wait().await.unwrap().success()
     }
 
+    /// Waits until it ends by itself. Returns whether it ended well.
+    pub async fn ended(mut self) -> bool {
+        let ended = tokio::time::timeout(super::PATIENCE, self.child.wait()).await;
+        ended.expect("it ends").unwrap().success()
+    }
+
     /// SIGSTOP: the process stands still, mid-step.
     pub async fn stop(&self) {
         self.signal("STOP").await;

@@ -25,6 +25,10 @@ pub enum Interference {
     CutBefore,
     /// The connection closes once the provider has answered.
     CutAfter,
+    /// The connection is reset and the provider never sees the request.
+    ResetBefore,
+    /// The connection is reset once the provider has answered.
+    ResetAfter,
 }
 
 /// A request that came, and what became of it.
@@ -175,8 +179,10 @@ async fn converse(mut client: TcpStream, shared: &Shared) -> Option<()> {
         let what = shared.take(&request);
         match what {
             Some(Interference::CutBefore) => return None,
+            Some(Interference::ResetBefore) => return client.set_zero_linger().ok(),
             Some(Interference::HoldRequest) => shared.hold().await,
-            Some(Interference::HoldReply | Interference::CutAfter) | None => {}
+            Some(Interference::HoldReply | Interference::CutAfter | Interference::ResetAfter)
+            | None => {}
         }
         provider.write_all(&request).await.ok()?;
         let reply = match read_message(&mut provider).await {
@@ -188,8 +194,12 @@ async fn converse(mut client: TcpStream, shared: &Shared) -> Option<()> {
         };
         match what {
             Some(Interference::CutAfter) => return None,
+            Some(Interference::ResetAfter) => return client.set_zero_linger().ok(),
             Some(Interference::HoldReply) => shared.hold().await,
-            Some(Interference::HoldRequest | Interference::CutBefore) | None => {}
+            Some(
+                Interference::HoldRequest | Interference::CutBefore | Interference::ResetBefore,
+            )
+            | None => {}
         }
         if shared.network.swallows() {
             swallow_all(&mut client).await;

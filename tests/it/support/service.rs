@@ -64,7 +64,11 @@ impl Running {
 impl TestService {
     /// A fresh database with one merchant, a fresh simulator, and nothing running.
     pub async fn new() -> Self {
-        let database_url = cluster::fresh_database().await;
+        Self::on(cluster::fresh_database().await).await
+    }
+
+    /// The same on a migrated database that nobody else uses.
+    pub async fn on(database_url: String) -> Self {
         let books = PgPoolOptions::new()
             .max_connections(4)
             .connect(&database_url)

@@ -114,6 +114,11 @@ async fn a_stray_object_is_settled_before_anything_is_sent() {
         let charge = running.client.terminal(&id).await;
         assert_eq!(charge["status"], "completed");
         assert_eq!(charge["provider_charge_id"], object.as_str());
+        // An attempt is an execute that this charge has sent.
+        assert_eq!(charge["attempts"], u8::from(!executed));
+        let mut history = vec!["object_adopted", "execute_started", "succeeded"];
+        history.retain(|kind| !executed || *kind != "execute_started");
+        assert_eq!(service.history(&id).await, history);
         assert!(service.ledger.prepare_keys_of(&id).await.is_empty());
         running.stop().await;
         service.check_books().await;
@@ -215,5 +220,89 @@ async fn a_look_is_not_answered_by_a_walk_that_did_not_come_to_its_end() {
     service.ledger.settings(json!({})).await;
     assert_eq!(running.client.terminal(&id).await["status"], "completed");
     running.stop().await;
+    service.check_books().await;
+}
+
+/// It was executed by rows that were lost, and the bank has its turn: no attempt of this charge's, and nothing stuck.
+#[tokio::test]
+async fn an_adopted_object_that_the_provider_processes_is_not_stuck() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let body = charge_body("pm_sim_processing");
+    let id = running.client.charge("order-1", &body).await.id();
+    until("the bank has its turn", async || {
+        let charge = running.client.show(&id).await.body;
+        (service.job(&id).await.state == "ready" && charge["attempts"] == 1).then_some(())
+    })
+    .await;
+    running.stop().await;
+    let object = text(&service.ledger.objects().await[0]["id"]).to_owned();
+    sqlx::query(
+        "UPDATE charges
+         SET stage = 'pending', money = 'not_moved', provider_charge_id = NULL, provider_account = NULL, attempts = 0",
+    )
+    .execute(&service.books)
+    .await
+    .unwrap();
+    sqlx::query("UPDATE outbox SET last_call = NULL, created_at = created_at - interval '3 days'")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    seen(&service, &object, &id).await;
+    let running = service.run().await;
+    until("it was adopted and read", async || {
+        let read = "SELECT count(*) FROM outbox WHERE last_call ->> 'answer' = 'processing'";
+        (service.count(read).await == 1).then_some(())
+    })
+    .await;
+    let charge = running.client.show(&id).await.body;
+    assert_eq!(
+        (&charge["stage"], &charge["money"], &charge["attempts"]),
+        (&json!("processing"), &json!("unknown"), &json!(0))
+    );
+    let mut connection = service.books.acquire().await.unwrap();
+    let hour = std::time::Duration::from_hours(1);
+    let backlog = payonce::db::reconcile::backlog(&mut connection, hour).await;
+    assert_eq!(backlog.unwrap().stuck, 0);
+    drop(connection);
+    service.ledger.settle(&object, "succeeded").await;
+    let charge = running.client.terminal(&id).await;
+    assert_eq!(
+        (&charge["status"], &charge["attempts"]),
+        (&json!("completed"), &json!(0))
+    );
+    running.stop().await;
+    assert_eq!(service.ledger.executes().await.len(), 1);
+    service.check_books().await;
+}
+
+/// A failover lost its rows, and nobody started in recovery mode. A routine sweep saw its object while the provider knew
+/// its key, and the client comes back when that is forgotten.
+#[tokio::test]
+async fn a_charge_whose_rows_were_lost_comes_out_as_before_after_the_key_window_once_a_sweep_has_run()
+ {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let body = charge_body("pm_card_visa");
+    let id = running.client.charge("order-1", &body).await.id();
+    let before = running.client.terminal(&id).await;
+    running.stop().await;
+    sqlx::query("TRUNCATE charges, idempotent_requests, outbox, charge_events")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    assert_eq!(super::reconcile(&service).await.code, 1);
+    service.ledger.advance(25 * 3600).await;
+
+    let running = service.run().await;
+    let again = running.client.charge("order-1", &body).await;
+    assert_eq!((again.status, again.id()), (202, id.clone()));
+    let charge = running.client.terminal(&id).await;
+    for field in ["status", "provider_charge_id"] {
+        assert_eq!(charge[field], before[field]);
+    }
+    running.stop().await;
+    assert_eq!(service.ledger.objects().await.len(), 1);
+    assert_eq!(service.ledger.times_charged(&id).await, 1);
     service.check_books().await;
 }

@@ -272,3 +272,35 @@ async fn sweepers_at_once_find_each_difference_once() {
     one.stop().await;
     other.stop().await;
 }
+
+/// A page holds a hundred objects, and each that is canceled has its pause.
+#[tokio::test]
+async fn a_sweep_that_cancels_many_objects_ends_at_once_when_its_process_is_to_end() {
+    let service = TestService::new().await;
+    let charge = ended(&service, &["pm_card_visa"]).await.remove(0);
+    let id = text(&charge["id"]);
+    for _ in 0..8 {
+        service.ledger.make_object(id, AMOUNT).await;
+    }
+    sqlx::query("DELETE FROM sweeps")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let slow = [("reconciler.sweep_pause", "1500ms")];
+    let running = service.run_with(RECONCILER, &slow).await;
+    until("the first one is canceled", async || {
+        let objects = service.ledger.objects().await;
+        let canceled = |object: &&Value| object["status"] == "canceled";
+        (objects.iter().filter(canceled).count() == 1).then_some(())
+    })
+    .await;
+    running.stop().await;
+    let objects = service.ledger.objects().await;
+    let open = objects
+        .iter()
+        .filter(|object| object["status"] == "requires_confirmation");
+    assert!(open.count() >= 5, "it went on to the end");
+    // Given back: the next one need not wait for the lease.
+    let held = "SELECT count(*) FROM sweeps WHERE lease_token IS NOT NULL";
+    assert_eq!(service.count(held).await, 0);
+}
