@@ -13,6 +13,9 @@ pub const COMMITTED: &str = include_str!("../../openapi/openapi-3.0.json");
 /// 3.0.3 and not a later one: some generators compare the whole number.
 const VERSION: &str = "3.0.3";
 
+/// 3.0 has an address where 3.1 takes an SPDX expression: the list that the expression's names are from.
+const LICENSES: &str = "https://spdx.org/licenses/";
+
 /// The copy as the code has it, in pretty JSON with a newline at its end.
 pub fn document() -> String {
     let mut document = serde_json::to_value(openapi::build()).unwrap_or_default();
@@ -26,6 +29,7 @@ fn convert(document: &mut Value) {
     document["openapi"] = VERSION.into();
     if let Some(license) = document["info"]["license"].as_object_mut() {
         license.remove("identifier");
+        license.insert("url".to_owned(), LICENSES.into());
     }
     without_property_names(document);
 }
@@ -71,6 +75,7 @@ mod tests {
                 "/components/schemas/Charge/properties/metadata/propertyNames",
                 "/components/schemas/CreateCharge/properties/metadata/propertyNames",
                 "/info/license/identifier",
+                "/info/license/url",
                 "/openapi",
             ]
         );
