@@ -9,7 +9,7 @@ use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, 
 use super::policy::KEY_PATTERN;
 
 /// What clients can send as a header's value. Where a value that makes no sense is ignored, no more can be asked of it.
-const ANY_HEADER: &str = r"^[\t -~]*$";
+const ANY_HEADER: &str = r"^[\t -~\x80-\xff]*$";
 
 pub(super) fn charge_id() -> ParameterBuilder {
     ParameterBuilder::new()

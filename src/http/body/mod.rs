@@ -265,4 +265,6 @@ pub(super) fn distance(left: &str, right: &str) -> usize {
 }
 
 #[cfg(test)]
+mod meaning;
+#[cfg(test)]
 mod tests;
