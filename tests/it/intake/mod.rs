@@ -6,6 +6,7 @@ mod clients;
 mod lost_replies;
 mod outages;
 mod races;
+mod raw_requests;
 mod replays;
 
 use std::sync::Arc;
