@@ -2,7 +2,9 @@
 
 mod batches;
 mod blocked;
+mod bodies;
 mod clients;
+mod keys;
 mod lost_replies;
 mod outages;
 mod races;
