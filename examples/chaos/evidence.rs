@@ -19,6 +19,8 @@ pub struct Evidence {
     /// Money that moved, by stamp.
     pub ledger: HashMap<String, Vec<Moved>>,
     pub objects: Vec<Object>,
+    /// What the provider delivered, by what was done about it.
+    pub events: Vec<(String, i64)>,
 }
 
 #[derive(Debug, sqlx::FromRow)]
@@ -85,7 +87,13 @@ impl Evidence {
         )
         .fetch_one(&mut *connection)
         .await?;
+        let events = sqlx::query_as(
+            "SELECT effect, count(*) FROM provider_events GROUP BY effect ORDER BY effect",
+        )
+        .fetch_all(&mut *connection)
+        .await?;
         Ok(Self {
+            events,
             charges: charges(connection).await?,
             discrepancies: discrepancies(connection).await?,
             orphans,

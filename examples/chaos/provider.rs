@@ -32,6 +32,9 @@ const FAULTS: [&str; 17] = [
 ];
 const FORGET_KEYS: &str = "forget_keys";
 
+/// What its deliveries are signed with.
+pub const WEBHOOK_SECRET: &str = "whsec_chaos";
+
 /// The share of calls that go wrong, by step.
 const RATES: [(&str, f64); 4] = [
     ("prepare", 0.2),
@@ -92,12 +95,29 @@ impl Provider {
         self.set(json!({})).await
     }
 
+    /// From now on it delivers its events there, late, some of them twice and some never. What waited is lost.
+    pub async fn deliver_to(&self, api: std::net::SocketAddr, seed: u64) -> anyhow::Result<()> {
+        let endpoint = json!({
+            "url": format!("http://{api}/webhooks/stripe"),
+            "secret": WEBHOOK_SECRET,
+            "seed": seed,
+            "lost": 0.1,
+            "twice": 0.2,
+            "late_ms": 500,
+        });
+        self.put("/_sim/webhook", endpoint).await
+    }
+
     async fn set(&self, settings: Value) -> anyhow::Result<()> {
-        let request = self.http.put(self.at("/_sim/settings"));
-        let answer = request.body(settings.to_string()).send().await?;
+        self.put("/_sim/settings", settings).await
+    }
+
+    async fn put(&self, path: &str, body: Value) -> anyhow::Result<()> {
+        let request = self.http.put(self.at(path));
+        let answer = request.body(body.to_string()).send().await?;
         anyhow::ensure!(
             answer.status().is_success(),
-            "settings: {}",
+            "{path}: {}",
             answer.text().await?
         );
         Ok(())

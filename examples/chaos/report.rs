@@ -40,6 +40,9 @@ pub fn figures(
     line(&format!("provider calls         {calls:8}"));
     let met: u64 = faults.values().sum();
     line(&format!("  with a fault         {met:8}"));
+    for (effect, count) in &evidence.events {
+        line(&format!("events {effect:<15} {count:8}"));
+    }
     certainty(evidence);
     line("");
     for (figure, count) in chronicle.figures() {

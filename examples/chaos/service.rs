@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 use crate::chronicle::Chronicle;
 use crate::shared::database_proxy::DatabaseProxy;
 use crate::shared::provider_proxy::ProviderProxy;
-use crate::{log, program};
+use crate::{log, program, provider};
 
 /// Leases that run out during a run, as short as start-up takes them.
-const SETTINGS: [(&str, &str); 22] = [
+const SETTINGS: [(&str, &str); 23] = [
     ("PAYONCE__HTTP__LISTEN", "127.0.0.1:0"),
     ("PAYONCE__ADMIN__LISTEN", "127.0.0.1:0"),
     ("PAYONCE__HTTP__SHUTDOWN_GRACE", "5s"),
@@ -23,6 +23,10 @@ const SETTINGS: [(&str, &str); 22] = [
     ("PAYONCE__DATABASE__CONNECT_TIMEOUT", "1s"),
     ("PAYONCE__PROVIDER__MODE", "test"),
     ("PAYONCE__PROVIDER__STRIPE__SECRET_KEY", "sk_test_chaos"),
+    (
+        "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
+        provider::WEBHOOK_SECRET,
+    ),
     ("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "1s"),
     ("PAYONCE__PROVIDER__STRIPE__CONNECT_TIMEOUT", "300ms"),
     ("PAYONCE__WORKER__LEASE", "4s"),
@@ -103,6 +107,11 @@ impl Service {
             address,
             orders,
         }
+    }
+
+    /// Tells where its API listens, each time that it is elsewhere.
+    pub fn addresses(&self) -> watch::Receiver<Option<SocketAddr>> {
+        self.address.clone()
     }
 
     /// Where its API listens, or did last.

@@ -1,5 +1,6 @@
 //! One run from its start to the verdict.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::future::{join_all, try_join_all};
 use payonce::shutdown::Signals;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -138,6 +140,10 @@ impl World {
             seed: options.seed,
         });
         let closing = CancellationToken::new();
+        for service in services.iter() {
+            let deliveries = deliver(provider.clone(), service.addresses(), options.seed);
+            tokio::spawn(closing.clone().run_until_cancelled_owned(deliveries));
+        }
         let (working, until) = (staff.clone(), closing.clone());
         tokio::spawn(async move { working.run(until).await });
         Ok(Self {
@@ -219,6 +225,22 @@ impl World {
         self.chronicle
             .tell(&format!("{open} charges are open after {took:.1} s"));
         Ok(clients)
+    }
+}
+
+/// The provider's deliveries go to whoever started last.
+async fn deliver(
+    provider: Arc<Provider>,
+    mut address: watch::Receiver<Option<SocketAddr>>,
+    mut seed: u64,
+) -> anyhow::Result<()> {
+    loop {
+        let api = *address.borrow_and_update();
+        if let Some(api) = api {
+            provider.deliver_to(api, seed).await?;
+            seed += 1;
+        }
+        address.changed().await?;
     }
 }
 

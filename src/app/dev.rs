@@ -25,6 +25,8 @@ const MERCHANT: &str = "dev";
 const MERCHANT_ID: Uuid = Uuid::from_u128(0x0de7_0de7_0de7_40de_80de_70de_70de_70de);
 /// The simulator takes any key of this shape; each is an account of its own.
 const SECRET_KEY: &str = "sk_test_payonce_dev";
+/// What the simulator signs its deliveries with.
+const WEBHOOK_SECRET: &str = "whsec_payonce_dev";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DevError {
@@ -85,7 +87,7 @@ impl Dev {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, setup.simulator_port));
         let simulator =
             Simulator::bind(at, Some(setup.data_dir.join("simulator")), Clock::system()).await?;
-        let simulator_address = simulator.local_addr();
+        let (simulator_address, remote) = (simulator.local_addr(), simulator.remote());
         let simulator_shutdown = CancellationToken::new();
         let simulator = tokio::spawn(simulator.run(simulator_shutdown.clone()));
 
@@ -105,7 +107,8 @@ impl Dev {
                 "provider.stripe.base_url",
                 format!("http://{simulator_address}"),
             )
-            .with("provider.stripe.secret_key", SECRET_KEY);
+            .with("provider.stripe.secret_key", SECRET_KEY)
+            .with("provider.stripe.webhook_secrets", WEBHOOK_SECRET);
         let config = Config::load(&sources)?;
         config.check_for(Roles::ALL)?;
         let url = config.database.url.as_ref().ok_or(AppError::NoDatabase)?;
@@ -124,6 +127,10 @@ impl Dev {
         )
         .await?;
         let api = app.api().expect("dev has the role of the API");
+        remote.deliver_to(
+            format!("http://{api}/webhooks/stripe"),
+            WEBHOOK_SECRET.to_owned(),
+        );
         let addresses = Addresses {
             api,
             admin: app.admin(),

@@ -22,17 +22,23 @@ use tokio_util::sync::CancellationToken;
 use self::recovery::Since;
 use crate::batch::{self, BatchMeters, Batcher, Fullness, Statement};
 use crate::budget::Budget;
+use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
 use crate::config::{self, Config, DatabaseUrl, Roles};
 use crate::db;
 use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
 use crate::db::sessions::{self, SessionsError};
+use crate::db::sweeps::Account;
 use crate::domain::api_key::Mode;
-use crate::http::{self, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits};
+use crate::http::{
+    self, EventMeters, EventParts, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits,
+};
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
+use crate::provider::stripe::signature::{InvalidWebhookSecret, WebhookSecret};
+use crate::provider::stripe::webhooks::{self, WebhookSettings};
 use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
@@ -72,6 +78,8 @@ pub enum AppError {
     NothingRemembered,
     #[error("provider.stripe.secret_key is not a key of Stripe's")]
     SecretKey,
+    #[error("provider.stripe.webhook_secrets")]
+    WebhookSecret(#[from] InvalidWebhookSecret),
     #[error("the Stripe adapter can't be made")]
     Stripe(#[from] crate::provider::stripe::StripeError),
 }
@@ -215,6 +223,7 @@ impl App {
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
             closing: self.shutdown.clone(),
+            events: events(shared)?,
             limits: HttpLimits {
                 body_read: config
                     .http
@@ -288,6 +297,7 @@ impl App {
             interval: config.reconciler.interval,
             batch: config.reconciler.batch.into(),
             retention: config.idempotency.retention,
+            event_retention: config.provider.stripe.webhook_retention,
         };
         let session = session_maker(config, database, Durability::Durable)();
         let meters = ReconcilerMeters::new(&shared.meters);
@@ -386,6 +396,34 @@ fn executor(
         completing,
         settling,
     })
+}
+
+/// What the provider's deliveries are taken in with; `None` where none of its secrets is configured.
+fn events(shared: &Shared<'_>) -> Result<Option<EventParts>, AppError> {
+    let config = shared.setup.config;
+    let (stripe, meters) = (&config.provider.stripe, EventMeters::new(&shared.meters));
+    if stripe.webhook_secrets.is_empty() {
+        return Ok(None);
+    }
+    let secrets = stripe
+        .webhook_secrets
+        .iter()
+        .map(|secret| WebhookSecret::parse(secret.reveal()))
+        .collect::<Result<_, _>>()?;
+    let settings = WebhookSettings {
+        secrets,
+        tolerance: stripe.webhook_tolerance,
+    };
+    Ok(Some(EventParts {
+        open: webhooks::open_with(settings, Clock::system()),
+        account: Account {
+            provider: RULES.provider,
+            name: config.provider.account.clone(),
+        },
+        most_bytes: stripe.webhook_body_bytes,
+        wake: shared.accepted.clone(),
+        meters,
+    }))
 }
 
 /// A sweeper of the configured account.

@@ -20,7 +20,7 @@ pub(super) struct Shared<'a> {
     pub(super) database: &'a DatabaseUrl,
     /// For reads.
     pub(super) pool: Pool,
-    /// Rung when this process accepted charges.
+    /// Rung when this process accepted charges, or was told of news about one.
     pub(super) accepted: Arc<Notify>,
     pub(super) meters: Meters,
     /// For all calls to the provider.

@@ -399,6 +399,31 @@ fn stripe(config: &Config, faults: &mut Faults) {
     if let Some(key) = &stripe.secret_key {
         secret_key(provider.mode, key, faults);
     }
+    let secrets = &stripe.webhook_secrets;
+    faults.unless(
+        secrets
+            .iter()
+            .all(|secret| secret.reveal().starts_with("whsec_")),
+        || {
+            ConfigError::new(
+                "provider.stripe.webhook_secrets",
+                "one of them does not begin with whsec_",
+                "take the endpoint's signing secret from Stripe's dashboard, without blanks around it",
+            )
+        },
+    );
+    faults.some_time(
+        "provider.stripe.webhook_tolerance",
+        stripe.webhook_tolerance,
+    );
+    faults.some_time(
+        "provider.stripe.webhook_retention",
+        stripe.webhook_retention,
+    );
+    faults.at_least_one(
+        "provider.stripe.webhook_body_bytes",
+        stripe.webhook_body_bytes,
+    );
 }
 
 fn secret_key(mode: Mode, key: &Secret, faults: &mut Faults) {

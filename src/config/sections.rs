@@ -138,6 +138,11 @@ pub struct Stripe {
     pub secret_key: Option<Secret>,
     #[serde(deserialize_with = "values::secrets")]
     pub webhook_secrets: Vec<Secret>,
+    #[serde(with = "span")]
+    pub webhook_tolerance: Duration,
+    pub webhook_body_bytes: usize,
+    #[serde(with = "span")]
+    pub webhook_retention: Duration,
     pub api_version: String,
     #[serde(with = "span")]
     pub timeout: Duration,

@@ -19,6 +19,7 @@ pub mod operate;
 pub mod outbox;
 pub mod pauses;
 pub mod pool;
+pub mod provider_events;
 pub mod reconcile;
 pub mod recovery;
 pub mod schema;

@@ -8,6 +8,7 @@ pub mod idempotency;
 pub mod ids;
 pub mod money;
 pub mod outcome;
+pub mod provider_event;
 pub mod request;
 pub mod retry;
 pub mod sweep;

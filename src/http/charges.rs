@@ -14,6 +14,7 @@ use super::auth::Principal;
 use super::body::{self, Parsed};
 use super::charge_body::ChargeBody;
 use super::code::Code;
+use super::limits::MOST_BODY_BYTES;
 use super::problem::{ApiError, Fault, Place};
 use super::{HttpState, headers, prefer, read_body};
 use crate::db::{self, DbError};
@@ -48,7 +49,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
             return Err(refusal);
         }
     };
-    let body = read_body::read(body, state.parts().limits.body_read).await?;
+    let body = read_body::read(body, MOST_BODY_BYTES, state.parts().limits.body_read).await?;
     let Parsed { draft, faults } = body::parse(&body)?;
     match judge(draft, faults, state)? {
         Judged::Good(request) => submit(state, principal.merchant, key, request).await,

@@ -143,6 +143,7 @@ pub(super) const ROUTES: &[&str] = &[
     "/openapi.json",
     "/openapi-3.0.json",
     "/problems/{code}",
+    "/webhooks/stripe",
     "unknown",
 ];
 
@@ -164,6 +165,9 @@ fn route(path: &str) -> &'static str {
             "/v1/charges/{id}/timeline"
         }
         path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
+        path if path == "/webhooks/stripe" || path.starts_with("/webhooks/stripe/") => {
+            "/webhooks/stripe"
+        }
         path if path.starts_with("/problems/") => "/problems/{code}",
         _ => "unknown",
     }

@@ -27,6 +27,7 @@ mod openapi_reads;
 pub mod policy;
 mod prefer;
 pub mod problem;
+pub mod provider_events;
 mod query;
 mod read_body;
 mod request_id;
@@ -53,6 +54,7 @@ pub use health::Readiness;
 pub use limits::HttpLimits;
 pub use meters::HttpMeters;
 pub use problem::Problem;
+pub use provider_events::{EventMeters, EventParts};
 pub use server::{ServerLimits, serve};
 
 use crate::db::pool::Pool;
@@ -80,6 +82,8 @@ pub struct HttpParts {
     pub random: Random,
     pub limits: HttpLimits,
     pub meters: HttpMeters,
+    /// What the provider delivers; `None` where none of its secrets is configured.
+    pub events: Option<EventParts>,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,
 }
@@ -155,6 +159,11 @@ pub fn router(state: HttpState) -> Router {
         .route("/v1/charges/{id}/cancel", post(cancel::cancel))
         .route("/v1/charges/{id}/timeline", get(timeline::show))
         .route("/v1/policy", get(policy::show))
+        .route("/webhooks/stripe", post(provider_events::deliver))
+        .route(
+            "/webhooks/stripe/{account}",
+            post(provider_events::deliver_to),
+        )
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))

@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
 use super::code::Code;
-use super::limits::MOST_BODY_BYTES;
 use super::problem::ApiError;
 
 /// How much of a refused body is read and dropped, and for how long, so that the client hears the refusal: to close
@@ -15,16 +14,16 @@ use super::problem::ApiError;
 const MOST_DISCARDED_BYTES: usize = 8 * 1024 * 1024;
 const MOST_DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// The whole body.
-pub(super) async fn read(mut body: Body, wait: Duration) -> Result<Bytes, ApiError> {
-    let read = tokio::time::timeout(wait, collect(&mut body)).await;
+/// The whole body, of `most` bytes.
+pub(super) async fn read(mut body: Body, most: usize, wait: Duration) -> Result<Bytes, ApiError> {
+    let read = tokio::time::timeout(wait, collect(&mut body, most)).await;
     match read {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(Refused::TooLarge)) => {
             discard(body).await;
             Err(ApiError::new(
                 Code::PayloadTooLarge,
-                format!("the body is larger than {MOST_BODY_BYTES} bytes"),
+                format!("the body is larger than {most} bytes"),
             ))
         }
         Ok(Err(Refused::Broken)) => Err(ApiError::new(
@@ -58,9 +57,9 @@ enum Refused {
     Broken,
 }
 
-async fn collect(body: &mut Body) -> Result<Bytes, Refused> {
+async fn collect(body: &mut Body, most: usize) -> Result<Bytes, Refused> {
     use axum::body::HttpBody as _;
-    if body.size_hint().lower() > MOST_BODY_BYTES as u64 {
+    if body.size_hint().lower() > most as u64 {
         return Err(Refused::TooLarge);
     }
     // Most bodies are one frame, which is passed on as it is.
@@ -70,7 +69,7 @@ async fn collect(body: &mut Body) -> Result<Bytes, Refused> {
         let Ok(frame) = frame.map_err(|_| Refused::Broken)?.into_data() else {
             continue;
         };
-        if first.len() + joined.len() + frame.len() > MOST_BODY_BYTES {
+        if first.len() + joined.len() + frame.len() > most {
             return Err(Refused::TooLarge);
         }
         if first.is_empty() && joined.is_empty() {

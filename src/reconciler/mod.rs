@@ -35,7 +35,12 @@ pub struct ReconcilerLimits {
     pub batch: i64,
     /// How long a request row outlives its charge's last transition.
     pub retention: Duration,
+    /// How long an event of the provider's is remembered.
+    pub event_retention: Duration,
 }
+
+/// How many events are forgotten for each charge that a page may hold: a charge has a few.
+const EVENTS_A_CHARGE: i64 = 8;
 
 /// Between two pages of one walk: keeps a walk over small pages from being a loop of statements.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -48,6 +53,7 @@ pub struct ReconcilerMeters {
     jobs_made: Counter,
     requests_aligned: Counter,
     requests_purged: Counter,
+    events_purged: Counter,
 }
 
 impl ReconcilerMeters {
@@ -77,6 +83,11 @@ impl ReconcilerMeters {
                 "Request rows that were purged after their retention.",
                 &[],
             ),
+            events_purged: meters.counter(
+                "payonce_reconciler_events_purged_total",
+                "Events of the provider's that were forgotten after their retention.",
+                &[],
+            ),
         }
     }
 
@@ -87,6 +98,7 @@ impl ReconcilerMeters {
                 self.jobs_made.increment(swept.jobs_made);
                 self.requests_aligned.increment(swept.requests_aligned);
                 self.requests_purged.increment(swept.requests_purged);
+                self.events_purged.increment(swept.events_purged);
             }
             Err(_) => self.pages_failed.increment(1),
         }
@@ -108,6 +120,7 @@ pub struct Swept {
     pub jobs_made: u64,
     pub requests_aligned: u64,
     pub requests_purged: u64,
+    pub events_purged: u64,
     pub at_the_end: bool,
 }
 
@@ -206,10 +219,10 @@ impl Reconciler {
     /// Walks one page. What fails is walked again.
     pub async fn sweep_page(&mut self) -> Result<Swept, DbError> {
         let (limits, rules, cursor) = (self.limits, self.rules, self.cursor);
-        // A page is four statements and one for each charge without a job.
+        // A page is five statements and one for each charge without a job.
         let (swept, next) = self
             .session
-            .ask(4, async |connection| {
+            .ask(5, async |connection| {
                 sweep(connection, limits, &rules, cursor).await
             })
             .await?;
@@ -245,6 +258,12 @@ async fn sweep(
     swept.requests_aligned = reconcile::align_requests(connection, cursor, page.next).await?;
     swept.requests_purged =
         reconcile::purge_requests(connection, cursor, page.next, limits.retention).await?;
+    swept.events_purged = db::provider_events::purge(
+        connection,
+        limits.event_retention,
+        limits.batch * EVENTS_A_CHARGE,
+    )
+    .await?;
     Ok((swept, page.next))
 }
 

@@ -17,6 +17,7 @@ use super::model::{Status, View, as_map};
 use super::reply::Reply;
 use super::scripted::Scripted;
 use super::state::State;
+use super::webhooks::Endpoint;
 
 const ABOUT: &str = "\
 This is payonce's simulator: it speaks the part of Stripe's API that payonce uses. No money moves here.
@@ -27,6 +28,7 @@ This is payonce's simulator: it speaks the part of Stripe's API that payonce use
   GET  /_sim/faults      how often each fault was met
   POST /_sim/clock       {advance_seconds}                      GET /_sim/requests   the last requests
   PUT  /_sim/hold        {phase, when}                          PUT  /_sim/answer    {phase, status, body, location, effect, times}
+  PUT  /_sim/webhook     {url, secret, seed, lost, twice, late_ms}: events go there; DELETE ends it
   DELETE /_sim           forget everything
 ";
 
@@ -120,6 +122,17 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: &[u8]) -> Optio
         }),
         ("DELETE", "/answer") => {
             state.script.clear();
+            Reply::text(204, "")
+        }
+        ("PUT", "/webhook") => parsed(body, |endpoint: Endpoint| match endpoint.check() {
+            Ok(()) => {
+                state.outgoing.set(Some(endpoint));
+                Reply::text(204, "")
+            }
+            Err(why) => refused(400, why),
+        }),
+        ("DELETE", "/webhook") => {
+            state.outgoing.set(None);
             Reply::text(204, "")
         }
         ("DELETE", "/hold") => {

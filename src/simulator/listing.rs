@@ -33,8 +33,8 @@ pub(super) struct List<T> {
 }
 
 #[derive(Serialize)]
-struct EventView<'a> {
-    id: String,
+pub(super) struct EventView<'a> {
+    pub(super) id: String,
     object: &'static str,
     api_version: &'static str,
     created: i64,
@@ -47,7 +47,7 @@ struct EventView<'a> {
 }
 
 impl<'a> EventView<'a> {
-    fn new(place: usize, event: &'a Event, then: &'a Snapshot) -> Self {
+    pub(super) fn new(place: usize, event: &'a Event, then: &'a Snapshot) -> Self {
         Self {
             id: format!("evt_{}{place}", then.fixed.tail()),
             object: "event",

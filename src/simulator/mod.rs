@@ -29,6 +29,7 @@ mod server;
 mod state;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -42,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 use self::faults::{Dice, Settings};
 use self::journal::{Journal, JournalError};
 use self::state::State;
+use self::webhooks::Endpoint;
 use crate::clock::Clock;
 
 #[derive(Debug, thiserror::Error)]
@@ -126,10 +128,27 @@ impl Simulator {
         self.local_addr
     }
 
+    /// For whoever must tell it something while it runs.
+    pub fn remote(&self) -> Remote {
+        Remote(Arc::clone(&self.shared))
+    }
+
     /// Serves until `shutdown`, then closes every connection after a short grace.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), SimulatorError> {
         server::serve(self.listener, self.shared, shutdown).await;
         Ok(())
+    }
+}
+
+/// Reaches a simulator from the process that runs it.
+#[derive(Clone, Debug)]
+pub struct Remote(Arc<Shared>);
+
+impl Remote {
+    /// From now on events are delivered there, signed with `secret`.
+    pub fn deliver_to(&self, url: String, secret: String) {
+        let endpoint = Endpoint::new(url, secret);
+        self.0.lock().outgoing.set(Some(endpoint));
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::reply::{Closed, Fate, Reply, ReplyBody};
-use super::{Shared, controls, exchange};
+use super::{Shared, controls, exchange, webhooks};
 
 /// No request of Stripe's API comes near this.
 const LARGEST_BODY: usize = 1 << 20;
@@ -28,6 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, shutdown: CancellationToken) {
     let connections = TaskTracker::new();
+    connections.spawn(webhooks::deliver(Arc::clone(&shared)));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

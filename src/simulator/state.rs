@@ -19,6 +19,7 @@ use super::keys::Keys;
 use super::model::{Answer, Fixed, Moving, Snapshot};
 use super::requests::Requests;
 use super::scripted::Scripted;
+use super::webhooks::Outgoing;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -153,6 +154,7 @@ pub(super) struct State {
     pub(super) holds: Holds,
     pub(super) script: Vec<Scripted>,
     pub(super) requests: Requests,
+    pub(super) outgoing: Outgoing,
     /// How far the clock was moved.
     pub(super) offset_s: i64,
     /// Grows each time everything is forgotten.
@@ -173,6 +175,7 @@ impl State {
             holds: Holds::new(),
             script: Vec::new(),
             requests: Requests::default(),
+            outgoing: Outgoing::new(),
             offset_s: 0,
             epoch: 0,
             next_seq: 0,
@@ -244,19 +247,30 @@ impl State {
             journal.append(&record)?;
         }
         self.next_seq += 1;
-        let account = self.account_mut(owner);
+        let account = self
+            .accounts
+            .entry(owner.id.clone())
+            .or_insert_with(|| Account::new(owner.clone()));
         if let Some(Change { after, events }) = change {
-            let intent = account.put(seq, after.fixed, Arc::clone(&after.now), now_ms, now_ms);
+            let intent = account.put(
+                seq,
+                Arc::clone(&after.fixed),
+                Arc::clone(&after.now),
+                now_ms,
+                now_ms,
+            );
             for kind in events {
                 let key = under.as_ref().map(|under| under.key.into());
-                account.events.push(Event {
+                let event = Event {
                     kind,
                     at,
                     intent,
                     now: Arc::clone(&after.now),
                     key,
                     request: request.map(Into::into),
-                });
+                };
+                self.outgoing.tell(account.events.len(), &event, &after);
+                account.events.push(event);
             }
         }
         if let Some(under) = under {
@@ -313,6 +327,7 @@ impl State {
         self.holds.release();
         self.script.clear();
         self.requests.clear();
+        self.outgoing.set(None);
         self.offset_s = 0;
         self.last_ms = i64::MIN;
         Ok(())

@@ -32,6 +32,7 @@ mod operator;
 mod outages;
 mod poolers;
 mod provider_answers;
+mod provider_events;
 mod provider_faults;
 mod provider_unreachable;
 mod queue_plans;

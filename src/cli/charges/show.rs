@@ -12,7 +12,8 @@ use crate::cli::output::{self, time};
 use crate::cli::settings::Settings;
 use crate::db::charge_events::Event;
 use crate::db::outbox::Job;
-use crate::db::{charge_events, merchants, outbox};
+use crate::db::provider_events::Told;
+use crate::db::{charge_events, merchants, outbox, provider_events};
 use crate::domain::charge::{Charge, State};
 use crate::domain::ids::ChargeId;
 
@@ -27,12 +28,16 @@ pub(in crate::cli) struct Show {
     settings: Settings,
 }
 
+/// The most events of the provider's that are shown.
+const MOST_TOLD: i64 = 100;
+
 /// All that the books say of one charge.
 struct View {
     charge: Charge,
     merchant: Option<String>,
     job: Option<Job>,
     events: Vec<Event>,
+    told: Vec<Told>,
     /// The database's clock, while there is a job to compare with it.
     now: OffsetDateTime,
 }
@@ -47,6 +52,7 @@ impl Show {
             now: job.as_ref().map_or(charge.updated_at, |job| job.now),
             job,
             events: charge_events::list(&mut connection, self.id).await?,
+            told: provider_events::of_charge(&mut connection, self.id, MOST_TOLD).await?,
             charge,
         };
         if self.json {
@@ -125,6 +131,10 @@ impl View {
             json!(story::request_ids(&self.events)),
         );
         object.insert("events".to_owned(), self.events.iter().map(event).collect());
+        object.insert(
+            "provider_events".to_owned(),
+            self.told.iter().map(told).collect(),
+        );
         Value::Object(object)
     }
 
@@ -186,6 +196,22 @@ impl View {
             }
             writeln!(text)?;
         }
+        if !self.told.is_empty() {
+            writeln!(text, "\ntold by the provider")?;
+        }
+        for Told {
+            event_id,
+            kind,
+            effect,
+            received_at,
+        } in &self.told
+        {
+            writeln!(
+                text,
+                "  {}  {kind} {event_id}: {effect}",
+                time(*received_at)
+            )?;
+        }
         Ok(text)
     }
 }
@@ -195,6 +221,15 @@ fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         _ => value.to_string(),
     }
+}
+
+fn told(told: &Told) -> Value {
+    json!({
+        "id": told.event_id,
+        "kind": told.kind,
+        "effect": told.effect,
+        "received_at": time(told.received_at),
+    })
 }
 
 fn job(job: &Job) -> Value {

@@ -62,6 +62,7 @@ impl Rig {
             &IntakeMeters::new(&Meters::none()),
         );
         let state = HttpState::new(HttpParts {
+            events: None,
             intake,
             // Nobody listens at port 1.
             pool: Pool::new(1, Duration::from_millis(100), nowhere),

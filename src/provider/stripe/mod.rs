@@ -4,7 +4,9 @@
 //! same instruction under the same key is the same bytes, so a repeat is a repeat for Stripe too.
 
 pub mod currency;
+pub mod signature;
 mod transport;
+pub mod webhooks;
 mod wire;
 
 use std::fmt;

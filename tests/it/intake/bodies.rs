@@ -17,6 +17,7 @@ async fn send(client: &Client, text: String, content_type: &str) -> Answer {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn every_refusal_of_a_body_is_a_problem_and_stores_nothing() {
     let service = TestService::new().await;
     let api = service.run_with(API, &[]).await;

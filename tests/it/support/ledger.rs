@@ -183,6 +183,12 @@ impl Ledger {
             .await;
     }
 
+    /// Has events delivered: `{"url": …, "secret": …, "twice": 0.5, "lost": 0.1, "late_ms": 300, "seed": 1}`.
+    pub async fn deliver_to(&self, endpoint: Value) {
+        self.send(reqwest::Method::PUT, "/_sim/webhook", Some(endpoint))
+            .await;
+    }
+
     /// The customer comes back from the bank: `success` or `fail`.
     pub async fn authenticate(&self, object: &str, result: &str) {
         self.send(

@@ -3,6 +3,7 @@
 //! [`decode`] is total: whatever comes back is one row of its table, and what no row knows is unclear. It never reads
 //! the object that some errors embed: that one is as old as the error, and the caller reads by id.
 
+mod event;
 mod failure;
 mod form;
 mod object;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
+pub(super) use self::event::event;
 use self::failure::ErrorObject;
 pub(super) use self::form::{execute, list, prepare};
 use super::super::{Page, Reply};

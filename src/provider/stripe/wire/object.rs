@@ -33,10 +33,16 @@ struct Intent<'a> {
 }
 
 #[derive(Deserialize)]
-struct Metadata<'a> {
+pub(super) struct Metadata<'a> {
     // The field's name is `form::STAMP`.
     #[serde(borrow, default)]
     payonce_charge_id: Option<Text<'a>>,
+}
+
+impl Metadata<'_> {
+    pub(super) fn stamp(&self) -> Option<&str> {
+        self.payonce_charge_id.as_ref().map(Text::as_str)
+    }
 }
 
 #[derive(Deserialize)]
@@ -53,11 +59,7 @@ struct Redirect<'a> {
 
 impl Intent<'_> {
     fn stamp(&self) -> Option<&str> {
-        self.metadata
-            .as_ref()?
-            .payonce_charge_id
-            .as_ref()
-            .map(Text::as_str)
+        self.metadata.as_ref()?.stamp()
     }
 
     /// The object, if all of it is there that money depends on.

@@ -1,0 +1,67 @@
+-- Who stores the object comes before whom the stamp names: only what is stored is ever executed.
+WITH charge AS MATERIALIZED (
+    SELECT id, stage, provider_charge_id, true AS stored
+    FROM charges
+    WHERE provider = $1
+        AND provider_charge_id = $3
+    UNION ALL
+    SELECT id, stage, provider_charge_id, false
+    FROM charges
+    WHERE id = $4
+        AND provider = $1
+    ORDER BY stored DESC
+    LIMIT 1
+),
+judged AS (
+    SELECT
+        COALESCE(charge.id, $4) AS charge_id,
+        charge.id IS NULL AS missing,
+        CASE
+            WHEN $7 THEN 'other_mode'
+            WHEN charge.id IS NULL AND $4::uuid IS NULL THEN 'not_ours'
+            WHEN (charge.id IS NULL OR charge.provider_charge_id <> $3) AND $12 THEN 'nothing_new'
+            WHEN charge.id IS NULL OR charge.provider_charge_id <> $3 THEN 'sweep_asked'
+            WHEN charge.stage = 'succeeded' THEN 'nothing_new'
+            WHEN charge.stage IN ('failed', 'canceled') AND $8 THEN 'sweep_asked'
+            WHEN charge.stage IN ('failed', 'canceled') OR $9 THEN 'nothing_new'
+            ELSE 'nudged'
+        END AS effect
+    FROM (SELECT) AS one
+    LEFT JOIN charge ON true
+),
+event AS (
+    INSERT INTO provider_events
+        (provider, event_id, provider_account, kind, provider_charge_id, charge_id, effect, created_at)
+    SELECT $1, $2, $5, $6, $3, charge_id, effect, $10
+    FROM judged
+    ON CONFLICT DO NOTHING
+    RETURNING charge_id, effect
+),
+-- Also a job that is held: its holder may have read the object before this happened to it.
+jobs AS (
+    UPDATE outbox
+    SET run_at = CASE WHEN outbox.state = 'ready' THEN LEAST(outbox.run_at, now()) ELSE outbox.run_at END,
+        nudged = true
+    FROM event
+    WHERE event.effect = 'nudged'
+        AND outbox.charge_id = event.charge_id
+        AND outbox.kind = 'charge'
+        AND outbox.state <> 'parked'
+),
+sweep AS (
+    INSERT INTO sweeps (provider, provider_account, reason, from_at)
+    SELECT $1, $5, 'event', $11
+    FROM event
+    WHERE event.effect = 'sweep_asked'
+        AND NOT EXISTS (
+            SELECT
+            FROM sweeps
+            WHERE provider_account = $5
+                AND finished_at IS NULL
+                AND lease_token IS NULL
+                AND from_at <= $11
+        )
+)
+SELECT judged.effect AS "effect!", judged.missing AS "missing!", event.effect IS NOT NULL AS "new!"
+FROM judged
+LEFT JOIN event ON true

@@ -1,0 +1,93 @@
+"""Stands between payonce and localstripe, which refuses some parameters that Stripe takes, and shows an intent without what has
+been received and with an action for Stripe's JavaScript alone: takes the former out and counts them, and shows the latter as
+Stripe does to who gave a `return_url`. Nothing else is changed."""
+
+import collections
+import http.client
+import json
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+# It confirms every method in one way, keeps no description, and lists everything.
+UNKNOWN = {
+    "/v1/payment_intents": {"description", "automatic_payment_methods"},
+    "/confirm": {"return_url", "off_session", "error_on_requires_action"},
+    "GET": {"created"},
+}
+
+
+def as_stripe_shows(value):
+    if isinstance(value, dict) and value.get("object") == "payment_intent":
+        moved = [charge["amount"] for charge in value["charges"]["data"] if charge["status"] == "succeeded" and charge["captured"]]
+        value["amount_received"] = sum(moved)
+        if value["next_action"]:
+            url = f"https://hooks.stripe.example/{value['id']}"
+            value["next_action"] = {"type": "redirect_to_url", "redirect_to_url": {"url": url}}
+    elif isinstance(value, dict) and value.get("object") == "list":
+        value["data"] = [as_stripe_shows(item) for item in value["data"]]
+    return value
+
+
+class Between:
+    """`left_out` counts what was taken out, by parameter; `seen` what was asked, by call."""
+
+    def __init__(self, port):
+        self.left_out = collections.Counter()
+        self.seen = collections.Counter()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler(port))
+        self.server.daemon_threads = True
+        # Whoever is killed resets its connections.
+        self.server.handle_error = lambda *_: None
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def strip(self, text, unknown):
+        kept = []
+        for name, value in urllib.parse.parse_qsl(text, keep_blank_values=True):
+            if name.split("[")[0] in unknown:
+                self.left_out[name] += 1
+            else:
+                kept.append((name, value))
+        return urllib.parse.urlencode(kept)
+
+    def handler(between, port):
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def pass_on(self):
+                path, _, query = self.path.partition("?")
+                last = path.rsplit("/", 1)[-1]
+                between.seen[f"{self.command} {'{id}' if last.startswith('pi_') else last}"] += 1
+                body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+                unknown = UNKNOWN["/confirm"] if last == "confirm" else UNKNOWN.get(path, set())
+                body, query = between.strip(body, unknown), between.strip(query, UNKNOWN["GET"])
+                upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                headers = {
+                    "authorization": self.headers.get("authorization", ""),
+                    "content-type": "application/x-www-form-urlencoded",
+                }
+                upstream.request(self.command, f"{path}?{query}" if query else path, body or None, headers)
+                answer = upstream.getresponse()
+                text = answer.read()
+                if answer.status == 200:
+                    text = json.dumps(as_stripe_shows(json.loads(text))).encode()
+                try:
+                    self.send_response(answer.status)
+                    self.send_header("content-type", answer.headers.get("content-type", ""))
+                    self.send_header("content-length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text)
+                except OSError:
+                    # Whoever asked was killed.
+                    self.close_connection = True
+
+            do_GET = do_POST = pass_on
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
