@@ -52,7 +52,7 @@ enum Command {
     /// Bring the database to this release's schema; safe to run from several processes at once.
     Migrate(migrate::Migrate),
     /// Print the `OpenAPI` document.
-    Openapi,
+    Openapi(openapi::Openapi),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -111,7 +111,7 @@ impl Command {
             Self::Serve(command) => command.run().await,
             Self::Healthcheck(command) => command.run().await,
             Self::Migrate(command) => command.run().await,
-            Self::Openapi => openapi::run(),
+            Self::Openapi(command) => command.run(),
             Self::Config(command) => command.run(),
             Self::Merchants(command) => command.run().await,
             Self::ApiKeys(command) => command.run().await,

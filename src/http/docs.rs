@@ -131,7 +131,8 @@ impl Page {
         self.put(format_args!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
              <title>{title} API</title>\n<link rel=\"stylesheet\" href=\"/docs/style.css\">\n<main>\n<h1>{title} API <small>{version}</small></h1>\n\
-             <p>{said}</p>\n<p>The same for programs: <a href=\"/openapi.json\">openapi.json</a>.</p>\n",
+             <p>{said}</p>\n<p>The same for programs: <a href=\"/openapi.json\">openapi.json</a>, \
+             and in OpenAPI 3.0 <a href=\"/openapi-3.0.json\">openapi-3.0.json</a>.</p>\n",
             title = plain(&info["title"]),
             version = plain(&info["version"]),
             said = prose_of(&info["description"]),

@@ -25,6 +25,8 @@ mod json;
 pub mod limits;
 mod meters;
 pub mod openapi;
+pub mod openapi_3_0;
+mod openapi_parameters;
 mod openapi_reads;
 mod openapi_webhooks;
 pub mod policy;
@@ -194,6 +196,7 @@ pub fn router(state: HttpState) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))
+        .route("/openapi-3.0.json", get(document_3_0))
         .route("/docs", get(docs::page))
         .route("/docs/style.css", get(docs::style))
         .route("/problems/{code}", get(problem_page))
@@ -205,8 +208,16 @@ pub fn router(state: HttpState) -> Router {
 
 /// The committed document, byte for byte.
 async fn document() -> Response {
+    json_text(openapi::COMMITTED)
+}
+
+async fn document_3_0() -> Response {
+    json_text(openapi_3_0::COMMITTED)
+}
+
+fn json_text(text: &'static str) -> Response {
     let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], openapi::COMMITTED).into_response()
+    ([(header::CONTENT_TYPE, json)], text).into_response()
 }
 
 async fn problem_page(code: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {

@@ -1,18 +1,14 @@
 //! The published document, made from the types that are served and the codes that are told.
 //!
-//! `openapi/openapi.json` is this document, committed; a test holds them together. The service serves the committed one.
+//! `openapi/openapi.json` is this document, committed; a test holds them together. The service serves the committed one,
+//! and the copy for generators that read no 3.1.
 
-use serde_json::json;
-use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{
-    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
-    PathItemBuilder, PathsBuilder,
+    HttpMethod, Operation, OperationBuilder, PathItem, PathItemBuilder, PathsBuilder,
 };
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::schema::{
-    AdditionalProperties, Components, ComponentsBuilder, Object, ObjectBuilder, Schema, Type,
-};
+use utoipa::openapi::schema::{AdditionalProperties, Components, ComponentsBuilder, Schema};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
@@ -23,9 +19,12 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
+use super::openapi_parameters::{
+    charge_id, idempotency_key, location, prefer, request_id, request_id_header, retry_after,
+    text_header,
+};
 use super::openapi_reads as reads;
 use super::openapi_webhooks as webhooks;
-use super::policy::KEY_PATTERN;
 use super::problem::Problem;
 
 /// The document as committed.
@@ -52,7 +51,7 @@ pub fn document() -> String {
     text
 }
 
-fn build() -> OpenApi {
+pub(super) fn build() -> OpenApi {
     let info = InfoBuilder::new()
         .title("payonce")
         .version("1.0.0")
@@ -182,16 +181,6 @@ fn create_charge() -> Operation {
     with_problems(operation, &codes).build()
 }
 
-pub(super) fn charge_id() -> ParameterBuilder {
-    ParameterBuilder::new()
-        .name("id")
-        .parameter_in(ParameterIn::Path)
-        .required(Required::True)
-        .description(Some("The charge's id."))
-        .schema(Some(text().pattern(Some("^chg_[0-9a-f]{32}$"))))
-        .example(Some(json!("chg_03510a50e711533aba21e1dd9ddf20be")))
-}
-
 fn cancel_charge() -> Operation {
     let operation = OperationBuilder::new()
         .operation_id(Some("cancel_charge"))
@@ -293,88 +282,10 @@ fn charge_request() -> RequestBody {
         .build()
 }
 
-fn idempotency_key() -> Parameter {
-    ParameterBuilder::new()
-        .name("Idempotency-Key")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::True)
-        .description(Some(
-            "One key for each purchase, made and kept by the caller and sent with every retry: a new key is a new charge. \
-             Visible ASCII characters other than the quotation mark, the backslash and the comma. Never make one for each attempt.",
-        ))
-        .schema(Some(
-            text()
-                .min_length(Some(1))
-                .max_length(Some(255))
-                .pattern(Some(KEY_PATTERN)),
-        ))
-        .example(Some(json!("order-42")))
-        .build()
-}
-
-fn prefer() -> Parameter {
-    ParameterBuilder::new()
-        .name("Prefer")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::False)
-        .description(Some(
-            "`wait=N` (RFC 7240): hold the answer for up to N seconds, at most 30, until the charge is terminal or needs the customer. A bad value is ignored.",
-        ))
-        .schema(Some(text()))
-        .example(Some(json!("wait=10")))
-        .build()
-}
-
-pub(super) fn request_id() -> Parameter {
-    ParameterBuilder::new()
-        .name("X-Request-Id")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::False)
-        .description(Some(
-            "The caller's own name for this request; echoed. Made if absent or not sane.",
-        ))
-        .schema(Some(text().min_length(Some(1)).max_length(Some(128))))
-        .build()
-}
-
-pub(super) fn text() -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String)
-}
-
-fn location() -> Header {
-    text_header(
-        "The charge's address.",
-        "/v1/charges/chg_03510a50e711533aba21e1dd9ddf20be",
-    )
-}
-
-pub(super) fn request_id_header() -> Header {
-    text_header("Names this request in the service's log.", "req-7")
-}
-
-fn text_header(description: &str, example: &str) -> Header {
-    HeaderBuilder::new()
-        .schema(Some(Object::with_type(Type::String)))
-        .description(Some(description))
-        .example(Some(json!(example)))
-        .build()
-}
-
-fn retry_after() -> Header {
-    HeaderBuilder::new()
-        .schema(Some(
-            ObjectBuilder::new()
-                .schema_type(Type::Integer)
-                .minimum(Some(0)),
-        ))
-        .description(Some(
-            "Whole seconds to wait before the same request is sent again.",
-        ))
-        .build()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Run with `UPDATE_OPENAPI=1` to write the file.

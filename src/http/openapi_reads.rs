@@ -13,9 +13,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::charge_list::{ChargeListBody, MOST_LISTED, USUALLY_LISTED};
 use super::code::Code;
-use super::openapi::{
-    API_KEY, CHARGES, charge_id, request_id, request_id_header, text, with_problems,
-};
+use super::openapi::{API_KEY, CHARGES, with_problems};
+use super::openapi_parameters::{charge_id, request_id, request_id_header, text};
 use super::policy::{KEY_PATTERN, Policy};
 use super::timeline::TimelineBody;
 use crate::domain::charge::{Stage, Status};
@@ -138,6 +137,7 @@ fn limit() -> Parameter {
         .schema(Some(
             ObjectBuilder::new()
                 .schema_type(Type::Integer)
+                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
                 .minimum(Some(1))
                 .maximum(Some(i64::from(MOST_LISTED)))
                 .default(Some(json!(USUALLY_LISTED))),

@@ -15,7 +15,8 @@ use utoipa::{PartialSchema, ToSchema};
 use super::charge_list::MOST_LISTED;
 use super::code::Code;
 use super::event_list::{EventListBody, USUALLY_LISTED};
-use super::openapi::{API_KEY, request_id, request_id_header, text, with_problems};
+use super::openapi::{API_KEY, with_problems};
+use super::openapi_parameters::{request_id, request_id_header, text};
 use super::webhook_endpoints::deliveries::{DeliveryBody, DeliveryListBody};
 use super::webhook_endpoints::{
     CreateWebhookEndpoint, EndpointBody, EndpointListBody, UpdateWebhookEndpoint,

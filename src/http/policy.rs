@@ -27,6 +27,7 @@ pub struct Policy {
     /// Whether real money is meant.
     #[schema(example = false)]
     live: bool,
+    /// Who carries the charges out.
     #[schema(example = "stripe", extensions(("x-extensible-enum" = json!(["stripe"]))))]
     provider: &'static str,
     idempotency: IdempotencyPolicy,
@@ -41,39 +42,44 @@ pub struct IdempotencyPolicy {
     /// A key as it stands between the quotation marks, if it has any.
     #[schema(example = json!(KEY_PATTERN))]
     key_pattern: &'static str,
-    #[schema(minimum = 1, example = 255)]
+    #[schema(format = Int32, minimum = 1, example = 255)]
     key_max_length: usize,
     /// How long the record of a request is kept after its charge has ended. The charge itself goes on answering for its
     /// key: a key never expires.
-    #[schema(minimum = 0, example = 2_592_000)]
+    // The most that every JSON number holds exactly.
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_i64, example = 2_592_000)]
     retention_seconds: u64,
 }
 
 /// Sizes, lengths in characters, and counts: the most that is taken of each.
 #[derive(Serialize, ToSchema)]
 pub struct LimitsPolicy {
-    #[schema(minimum = 1, example = 65_536)]
+    #[schema(format = Int32, minimum = 1, example = 65_536)]
     body_bytes: usize,
-    #[schema(minimum = 1, example = 8192)]
+    #[schema(format = Int32, minimum = 1, example = 8192)]
     uri_length: usize,
     /// In minor units of any currency; `currencies` has the caps.
-    #[schema(minimum = 1, example = 999_999_999_999_i64)]
+    #[schema(
+        minimum = 1,
+        maximum = 999_999_999_999_i64,
+        example = 999_999_999_999_i64
+    )]
     amount: i64,
-    #[schema(minimum = 1, example = 255)]
+    #[schema(format = Int32, minimum = 1, example = 255)]
     payment_method_length: usize,
-    #[schema(minimum = 1, example = 255)]
+    #[schema(format = Int32, minimum = 1, example = 255)]
     customer_length: usize,
-    #[schema(minimum = 1, example = 2048)]
+    #[schema(format = Int32, minimum = 1, example = 2048)]
     return_url_length: usize,
-    #[schema(minimum = 1, example = 255)]
+    #[schema(format = Int32, minimum = 1, example = 255)]
     reference_length: usize,
-    #[schema(minimum = 1, example = 500)]
+    #[schema(format = Int32, minimum = 1, example = 500)]
     description_length: usize,
-    #[schema(minimum = 1, example = 20)]
+    #[schema(format = Int32, minimum = 1, example = 20)]
     metadata_entries: usize,
-    #[schema(minimum = 1, example = 40)]
+    #[schema(format = Int32, minimum = 1, example = 40)]
     metadata_key_length: usize,
-    #[schema(minimum = 1, example = 500)]
+    #[schema(format = Int32, minimum = 1, example = 500)]
     metadata_value_length: usize,
     /// Charges on one page of a list.
     #[schema(minimum = 1, example = 100)]
@@ -82,7 +88,7 @@ pub struct LimitsPolicy {
     #[schema(minimum = 1, example = 20)]
     page_size_default: u8,
     /// Seconds that `Prefer: wait` can hold an answer.
-    #[schema(minimum = 1, example = 30)]
+    #[schema(value_type = i32, minimum = 1, example = 30)]
     wait_seconds: u64,
     /// Requests a second that a merchant may send to each process of the service, on average, duplicates included. Absent if there
     /// is no limit.
@@ -98,15 +104,17 @@ pub struct LimitsPolicy {
 /// The amounts that are taken in a currency, in its ISO 4217 minor units.
 #[derive(Serialize, ToSchema)]
 pub struct CurrencyPolicy {
+    /// ISO 4217 code in lower case.
     #[schema(pattern = "^[a-z]{3}$", example = "usd")]
     code: String,
     /// How many decimals the minor unit has: 1999 is 19.99 with 2.
     #[schema(minimum = 0, maximum = 4, example = 2)]
     decimals: u8,
-    #[schema(minimum = 1, example = 99_999_999)]
+    /// The largest amount.
+    #[schema(minimum = 1, maximum = 999_999_999_999_i64, example = 99_999_999)]
     max_amount: i64,
     /// An amount must be a multiple of it.
-    #[schema(minimum = 1, example = 1)]
+    #[schema(minimum = 1, maximum = 999_999_999_999_i64, example = 1)]
     step: i64,
 }
 

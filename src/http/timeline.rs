@@ -27,6 +27,7 @@ pub struct TimelineBody<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = TimelineEvent)]
 pub struct TimelineEventBody<'a> {
+    /// When it happened.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:00.104233Z")]
     at: Shown<Instant>,
     /// What happened; where the charge got to a stage, that stage. New values may come.
@@ -44,7 +45,7 @@ pub struct TimelineEventBody<'a> {
     reason: Option<&'a str>,
     /// How often the step that moves money had been sent by then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, minimum = 0, example = 1)]
+    #[schema(value_type = Option<i32>, nullable = false, minimum = 0, example = 1)]
     attempt: Option<i64>,
     /// The provider's own id of the object that is charged.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -275,4 +275,6 @@ pub(super) fn distance(left: &str, right: &str) -> usize {
 }
 
 #[cfg(test)]
+mod meaning;
+#[cfg(test)]
 mod tests;

@@ -54,7 +54,11 @@ pub struct ChargeListBody<'a> {
     data: Vec<ChargeBody<'a>>,
     /// Where the next page begins: send it as `cursor`, with the same filters. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_length = 255)]
+    #[schema(
+        nullable = false,
+        max_length = 255,
+        example = "019f2c7a1e5d3b8a40000640cd2f5e1a2903510a50e711533aba21e1dd9ddf20be5f0c1d2e3a4b5c6d"
+    )]
     next_cursor: Option<String>,
 }
 

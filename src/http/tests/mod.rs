@@ -1,6 +1,7 @@
 //! The router without a database: keys are trusted by hand, nobody runs intake's batcher, and the pool leads nowhere.
 
 mod accepted;
+mod document;
 mod reads;
 mod refused;
 

@@ -52,7 +52,7 @@ pub struct DeliveryBody<'a> {
     next_attempt_at: Option<Shown<Instant>>,
     /// The HTTP status of the last answer, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, example = 200)]
+    #[schema(nullable = false, minimum = 100, maximum = 999, example = 200)]
     last_status: Option<i32>,
     /// Why there was none, in a word.
     #[serde(skip_serializing_if = "Option::is_none")]
