@@ -113,7 +113,7 @@ impl Command {
             Self::Migrate(command) => command.run().await,
             Self::Openapi(command) => command.run(),
             Self::Config(command) => command.run(),
-            Self::Merchants(command) => command.run().await,
+            Self::Merchants(command) => Box::pin(command.run()).await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
             Self::Reconcile(command) => command.run().await,

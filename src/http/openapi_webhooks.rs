@@ -7,7 +7,9 @@ use utoipa::openapi::path::{
 };
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, KnownFormat, ObjectBuilder, SchemaFormat, Type,
+};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -278,6 +280,7 @@ fn delivery_parameters() -> Vec<Parameter> {
 fn limit(description: &str) -> Parameter {
     let schema = ObjectBuilder::new()
         .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
         .minimum(Some(1))
         .maximum(Some(i64::from(MOST_LISTED)))
         .default(Some(json!(USUALLY_LISTED)));
