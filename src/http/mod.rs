@@ -26,7 +26,7 @@ pub mod limits;
 mod meters;
 pub mod openapi;
 pub mod openapi_3_0;
-mod openapi_parameters;
+mod openapi_parts;
 mod openapi_reads;
 mod openapi_webhooks;
 pub mod policy;

@@ -3,25 +3,21 @@
 //! `openapi/openapi.json` is this document, committed; a test holds them together. The service serves the committed one,
 //! and the copy for generators that read no 3.1.
 
+use utoipa::ToSchema;
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, PathItem, PathItemBuilder, PathsBuilder,
 };
-use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::schema::{AdditionalProperties, Components, ComponentsBuilder, Schema};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::schema::{Components, ComponentsBuilder};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{
-    ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
-    ServerBuilder,
-};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, ServerBuilder};
 
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
-use super::openapi_parameters::{
-    charge_id, idempotency_key, location, prefer, request_id, request_id_header, retry_after,
-    text_header,
+use super::openapi_parts::{
+    API_KEY, answer, body, body_schema, charge_id, content, idempotency_key, location, operation,
+    prefer, request_id, request_id_header, retry_after, schema, text_header,
 };
 use super::openapi_reads as reads;
 use super::openapi_webhooks as webhooks;
@@ -32,7 +28,6 @@ pub const COMMITTED: &str = include_str!("../../openapi/openapi.json");
 
 const CHARGE: &str = "Charge";
 const PROBLEM: &str = "Problem";
-pub(super) const API_KEY: &str = "api_key";
 pub(super) const CHARGES: &str = "charges";
 
 /// What can go wrong with any call under `/v1`.
@@ -118,14 +113,10 @@ pub(super) fn build() -> OpenApi {
 }
 
 fn components() -> Components {
-    let mut create = CreateCharge::schema();
-    if let RefOr::T(Schema::Object(object)) = &mut create {
-        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
-    }
     let mut schemas = vec![
-        (CreateCharge::name().into_owned(), create),
-        (ChargeBody::name().into_owned(), ChargeBody::schema()),
-        (Problem::name().into_owned(), Problem::schema()),
+        body_schema::<CreateCharge>(),
+        schema::<ChargeBody<'_>>(),
+        schema::<Problem<'_>>(),
     ];
     ChargeBody::schemas(&mut schemas);
     Problem::schemas(&mut schemas);
@@ -150,19 +141,12 @@ fn create_charge() -> Operation {
     let replayed = charge("A duplicate: the same key and the same meaning. Nothing new was made; the charge as it stands now.")
         .header("Location", location())
         .header("Idempotent-Replayed", text_header("`true` on every answer to a duplicate, and on no other.", "true"));
-    let operation = OperationBuilder::new()
-        .operation_id(Some("create_charge"))
-        .tag(CHARGES)
-        .summary(Some("Make a charge, once"))
-        .description(Some(
-            "The first request with a key makes the charge (202). Every other one with the same key and the same meaning is \
-             answered with that charge (200). The same key with another meaning is refused. Safe to repeat for ever.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+    let operation = operation(CHARGES, "create_charge", "Make a charge, once", "The first request with a key makes the charge (202). Every other one with the same key and the same meaning is \
+             answered with that charge (200). The same key with another meaning is refused. Safe to repeat for ever.")
         .parameter(idempotency_key())
         .parameter(prefer())
         .parameter(request_id())
-        .request_body(Some(charge_request()))
+        .request_body(Some(body("CreateCharge")))
         .response("202", created.build())
         .response("200", replayed.build());
     let codes = [
@@ -182,15 +166,8 @@ fn create_charge() -> Operation {
 }
 
 fn cancel_charge() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("cancel_charge"))
-        .tag(CHARGES)
-        .summary(Some("Cancel a charge"))
-        .description(Some(
-            "Before anything was executed the charge is canceled at once (200). After that the provider decides (202): read the \
-             charge until it is terminal. Moves no money, needs no key, is safe to repeat.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+    let operation = operation(CHARGES, "cancel_charge", "Cancel a charge", "Before anything was executed the charge is canceled at once (200). After that the provider decides (202): read the \
+             charge until it is terminal. Moves no money, needs no key, is safe to repeat.")
         .parameter(charge_id())
         .parameter(prefer())
         .parameter(request_id())
@@ -204,16 +181,16 @@ fn cancel_charge() -> Operation {
 }
 
 fn get_charge() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("get_charge"))
-        .tag(CHARGES)
-        .summary(Some("Read a charge"))
-        .description(Some("The charge as it stands now."))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(charge_id())
-        .parameter(prefer())
-        .parameter(request_id())
-        .response("200", charge("The charge.").build());
+    let operation = operation(
+        CHARGES,
+        "get_charge",
+        "Read a charge",
+        "The charge as it stands now.",
+    )
+    .parameter(charge_id())
+    .parameter(prefer())
+    .parameter(request_id())
+    .response("200", charge("The charge.").build());
     with_problems(operation, &[Code::NotFound]).build()
 }
 
@@ -235,12 +212,9 @@ fn problem(codes: &[Code]) -> Response {
         .map(|code| format!("`{}`: {}.", code.as_str(), code.title()))
         .collect::<Vec<_>>()
         .join(" ");
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name(PROBLEM)))
-        .build();
     let response = ResponseBuilder::new()
         .description(told)
-        .content("application/problem+json", content)
+        .content("application/problem+json", content(PROBLEM))
         .header("X-Request-Id", request_id_header());
     match codes[0].status().as_u16() {
         401 => response.header(
@@ -254,13 +228,7 @@ fn problem(codes: &[Code]) -> Response {
 }
 
 fn charge(description: &str) -> ResponseBuilder {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name(CHARGE)))
-        .build();
-    ResponseBuilder::new()
-        .description(description)
-        .content("application/json", content)
-        .header("X-Request-Id", request_id_header())
+    answer(description, CHARGE)
         .header("Location", location())
         .header(
             "Preference-Applied",
@@ -269,17 +237,6 @@ fn charge(description: &str) -> ResponseBuilder {
                 "wait=10",
             ),
         )
-}
-
-fn charge_request() -> RequestBody {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name("CreateCharge")))
-        .build();
-    RequestBodyBuilder::new()
-        .description(Some("One JSON object in UTF-8 of up to 65536 bytes."))
-        .required(Some(Required::True))
-        .content("application/json", content)
-        .build()
 }
 
 #[cfg(test)]
