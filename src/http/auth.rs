@@ -25,7 +25,7 @@ use super::rate_limit::{RateLimit, Strangers};
 use crate::db::DbError;
 use crate::db::api_keys::{self, Holder};
 use crate::db::pool::Pool;
-use crate::domain::api_key::{ApiKey, Mode, TokenHash};
+use crate::domain::api_key::{ApiKey, Mode, Scope, TokenHash};
 
 /// Whom a request speaks for.
 pub(super) type Principal = Holder;
@@ -87,6 +87,19 @@ impl Authenticator {
             limit: parts.limits.request_rate.map(RateLimit::new),
             lanes: Default::default(),
         }))
+    }
+
+    /// Who asks, if they may change something; `refusal` says what takes a key with the scope write.
+    pub(super) async fn writer(
+        &self,
+        headers: &HeaderMap,
+        refusal: &'static str,
+    ) -> Result<Principal, ApiError> {
+        let principal = self.authenticate(headers).await?;
+        match principal.scope {
+            Scope::Write => Ok(principal),
+            Scope::Read => Err(ApiError::new(Code::Forbidden, refusal)),
+        }
     }
 
     pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {

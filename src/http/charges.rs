@@ -16,9 +16,8 @@ use super::charge_body::ChargeBody;
 use super::code::Code;
 use super::limits::HttpLimits;
 use super::problem::{ApiError, Fault, Place};
-use super::{HttpState, headers, prefer, read_body};
-use crate::db::{self, DbError};
-use crate::domain::api_key::Scope;
+use super::{HttpState, answer, headers, prefer, read_body};
+use crate::db::{self};
 use crate::domain::charge::Charge;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId};
@@ -112,11 +111,13 @@ async fn admit(
     state: &HttpState,
     headers: &HeaderMap,
 ) -> Result<(Principal, IdempotencyKey), ApiError> {
-    let principal = state.auth().authenticate(headers).await?;
-    if principal.scope != Scope::Write {
-        let detail = "this API key may only read; a charge takes a key with the scope write";
-        return Err(ApiError::new(Code::Forbidden, detail));
-    }
+    let principal = state
+        .auth()
+        .writer(
+            headers,
+            "this API key may only read; a charge takes a key with the scope write",
+        )
+        .await?;
     let key = headers::idempotency_key(headers)?;
     headers::json_content(headers)?;
     Ok((principal, key))
@@ -256,18 +257,7 @@ pub(super) async fn read(
 ) -> Result<Option<Charge>, ApiError> {
     let pool = &state.parts().pool;
     let read = pool.ask(async |connection| db::charges::find(connection, merchant, id).await);
-    in_time(state, read).await
-}
-
-/// What a read of the database found, or why it can't be told now.
-pub(super) async fn in_time<T>(
-    state: &HttpState,
-    read: impl Future<Output = Result<T, DbError>>,
-) -> Result<T, ApiError> {
-    tokio::time::timeout(state.parts().limits.database_wait, read)
-        .await
-        .map_err(|_| ApiError::unavailable())?
-        .map_err(ApiError::database)
+    answer::in_time(state, read).await
 }
 
 /// The charge, after the wait that the client asked for.
@@ -289,25 +279,10 @@ pub(super) async fn settled_response(
 }
 
 fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiError> {
-    // A charge without long texts fits: no second allocation.
-    let mut json = Vec::with_capacity(1024);
-    serde_json::to_writer(&mut json, &ChargeBody::from(charge))
-        .map_err(|error| ApiError::internal().with_source(error))?;
-    let mut response = json_response(json);
-    *response.status_mut() = status;
+    let mut response = answer::json(status, &ChargeBody::from(charge))?;
     let headers = response.headers_mut();
     if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{}", charge.id)) {
         headers.insert(header::LOCATION, location);
     }
     Ok(response)
-}
-
-/// 200 with a JSON text.
-pub(super) fn json_response(json: impl Into<Body>) -> Response {
-    let mut response = Response::new(json.into());
-    let content_type = HeaderValue::from_static("application/json");
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
-    response
 }

@@ -4,6 +4,7 @@
 //! shift nothing. It is bound to the merchant and the filters. The check guards against mistakes, not against forgery:
 //! whoever makes one up sees their own charges from another place on.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
@@ -48,6 +49,30 @@ pub(super) enum BadCursor {
     OfOtherFilters,
 }
 
+impl BadCursor {
+    pub(super) const fn mend(self) -> &'static str {
+        match self {
+            Self::Changed => "is no cursor: send next_cursor exactly as it came",
+            Self::OfOtherFilters => {
+                "belongs to a list with other filters: send the filters of the first page with every page"
+            }
+        }
+    }
+}
+
+/// Leaves a page of what was read with one more than that, and tells where the next begins if there is one.
+pub(super) fn cut<T>(
+    found: &mut Vec<T>,
+    limit: u8,
+    list: ListMark,
+    place: impl FnOnce(&T) -> Cursor,
+) -> Option<String> {
+    let has_more = found.len() > usize::from(limit);
+    found.truncate(limit.into());
+    let shown_last = found.last().filter(|_| has_more)?;
+    Some(place(shown_last).encode(list))
+}
+
 const VERSION: u8 = 1;
 /// Version, list, time, id, check.
 const LENGTH: usize = 1 + 8 + 8 + 16 + 8;
@@ -67,6 +92,11 @@ impl Cursor {
             let _ = write!(text, "{byte:02x}");
             text
         })
+    }
+
+    /// As a parameter: what can't be used comes with its mend.
+    pub(super) fn read(text: &str, list: ListMark) -> Result<Self, Cow<'static, str>> {
+        Self::decode(text, list).map_err(|bad| bad.mend().into())
     }
 
     pub(super) fn decode(text: &str, list: ListMark) -> Result<Self, BadCursor> {

@@ -5,26 +5,24 @@
 
 use std::borrow::Cow;
 
-use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::charge_list::{EARLIEST, cursor_mend, limit};
+use super::charge_list::{EARLIEST, USUALLY_LISTED, limit};
 use super::cursor::{BadCursor, Cursor, ListMark};
 use super::event_body::EventBody;
-use super::problem::ApiError;
+use super::problem::{ApiError, Fault, Place};
 use super::query::Parameters;
-use super::{HttpState, charges};
+use super::{HttpState, answer};
 use crate::db::events::{self, Position, Wanted};
 use crate::domain::event::TYPES;
 use crate::domain::ids::{ChargeId, MerchantId};
 
 pub(super) const PARAMETERS: [&str; 4] = ["type", "charge_id", "limit", "cursor"];
-pub(super) const USUALLY_LISTED: u8 = 20;
 
 /// One page of a merchant's events, oldest first.
 #[derive(Serialize, ToSchema)]
@@ -57,7 +55,7 @@ pub(super) async fn list(
         let newest = events::newest_transaction(connection).await?;
         Ok((events::list(connection, &wanted).await?, newest))
     });
-    let (page, newest) = charges::in_time(&state, read).await?;
+    let (page, newest) = answer::in_time(&state, read).await?;
     if wanted.after.transaction > newest {
         return Err(of_other_books());
     }
@@ -65,23 +63,16 @@ pub(super) async fn list(
         data: page.events.iter().map(EventBody::from).collect(),
         next_cursor: encode(page.end, asked.list),
     };
-    let json =
-        serde_json::to_vec(&body).map_err(|error| ApiError::internal().with_source(error))?;
-    Ok(charges::json_response(Body::from(json)))
+    answer::json(StatusCode::OK, &body)
 }
 
 /// A place in books that were put back from a copy since, and count anew.
 fn of_other_books() -> ApiError {
-    let mut given = Parameters::read(None, &PARAMETERS);
-    given.refuse(
-        "cursor",
-        "cursor",
-        "belongs to books that were restored since: read from the beginning, and leave out the ids that you know",
-    );
-    match given.finish() {
-        Err(error) => error,
-        Ok(()) => ApiError::internal(),
-    }
+    ApiError::invalid_parameters(vec![Fault {
+        place: Place::Parameter("cursor".into()),
+        rule: "cursor",
+        detail: "belongs to books that were restored since: read from the beginning, and leave out the ids that you know".into(),
+    }])
 }
 
 #[derive(Debug)]
@@ -108,7 +99,7 @@ impl Asked {
         ];
         let list = ListMark::of(merchant, &filters);
         let after = given.take("cursor", "cursor", |text| {
-            decode(text, list).map_err(|bad| cursor_mend(bad).into())
+            decode(text, list).map_err(|bad| bad.mend().into())
         });
         given.finish()?;
         Ok(Self {

@@ -5,6 +5,7 @@
 //! answered as a duplicate.
 
 mod admin;
+mod answer;
 mod auth;
 mod body;
 mod cancel;

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::charge_list::{MOST_LISTED, USUALLY_LISTED};
 use super::limits::{HttpLimits, MOST_URI_LENGTH};
 use super::problem::ApiError;
-use super::{HttpParts, HttpState, charges, prefer};
+use super::{HttpParts, HttpState, answer, prefer};
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::money::{Currency, MAX_AMOUNT};
 use crate::domain::request::{Amounts, ProviderRules, limits};
@@ -131,7 +131,7 @@ pub(super) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     state.auth().authenticate(&headers).await?;
-    Ok(charges::json_response(state.policy()))
+    Ok(answer::written(state.policy()))
 }
 
 impl Policy {

@@ -1,9 +1,8 @@
 //! GET /v1/charges/{id}/timeline: how a charge came to stand where it stands, oldest first.
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::charge_body::{Instant, Shown, shown};
 use super::problem::ApiError;
-use super::{HttpState, charges};
+use super::{HttpState, answer, charges};
 use crate::db;
 use crate::db::charge_events::Event;
 use crate::domain::charge::Charge;
@@ -71,12 +70,10 @@ pub(super) async fn show(
         let events = db::charge_events::list(connection, id).await?;
         Ok(Some((charge, events)))
     });
-    let (charge, events) = charges::in_time(&state, read)
+    let (charge, events) = answer::in_time(&state, read)
         .await?
         .ok_or_else(charges::absent)?;
-    let json = serde_json::to_vec(&TimelineBody::new(&charge, &events))
-        .map_err(|error| ApiError::internal().with_source(error))?;
-    Ok(charges::json_response(Body::from(json)))
+    answer::json(StatusCode::OK, &TimelineBody::new(&charge, &events))
 }
 
 impl<'a> TimelineBody<'a> {

@@ -8,21 +8,20 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{absent, path_id, told, writer_without_body};
+use super::{absent, path_id, writer_without_body};
 use crate::db::webhook_deliveries::{self as deliveries, Delivery, Wanted};
 use crate::db::{DbError, webhook_endpoints as endpoints};
 use crate::domain::event::{DeliveryId, EndpointId, EventId};
 use crate::domain::ids::MerchantId;
 use crate::http::charge_body::{Instant, Shown, shown};
-use crate::http::charge_list::{LATEST, cursor_mend, limit};
+use crate::http::charge_list::{LATEST, USUALLY_LISTED, limit};
 use crate::http::code::Code;
-use crate::http::cursor::{Cursor, ListMark};
+use crate::http::cursor::{Cursor, ListMark, cut};
 use crate::http::problem::ApiError;
 use crate::http::query::Parameters;
-use crate::http::{HttpState, charges};
+use crate::http::{HttpState, answer};
 
 pub(in crate::http) const PARAMETERS: [&str; 3] = ["status", "limit", "cursor"];
-const USUALLY_LISTED: u8 = 20;
 const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
 
 /// One event on its way to one endpoint.
@@ -117,18 +116,13 @@ pub(in crate::http) async fn list(
             .await
             .map(Some)
     });
-    let mut found = charges::in_time(&state, read).await?.ok_or_else(absent)?;
-    let has_more = found.len() > usize::from(asked.limit);
-    found.truncate(asked.limit.into());
-    let next_cursor = found.last().filter(|_| has_more).map(|last| {
-        let cursor = Cursor {
-            created_at: last.created_at,
-            id: last.id,
-        };
-        cursor.encode(asked.list)
+    let mut found = answer::in_time(&state, read).await?.ok_or_else(absent)?;
+    let next_cursor = cut(&mut found, asked.limit, asked.list, |delivery| Cursor {
+        created_at: delivery.created_at,
+        id: delivery.id,
     });
     let data = found.iter().map(DeliveryBody::from).collect();
-    told(StatusCode::OK, &DeliveryListBody { data, next_cursor })
+    answer::json(StatusCode::OK, &DeliveryListBody { data, next_cursor })
 }
 
 pub(in crate::http) async fn test(
@@ -144,8 +138,8 @@ pub(in crate::http) async fn test(
         };
         one(connection, id, delivery).await
     });
-    let delivery = charges::in_time(&state, write).await?.ok_or_else(absent)?;
-    told(StatusCode::ACCEPTED, &DeliveryBody::from(&delivery))
+    let delivery = answer::in_time(&state, write).await?.ok_or_else(absent)?;
+    answer::json(StatusCode::ACCEPTED, &DeliveryBody::from(&delivery))
 }
 
 pub(in crate::http) async fn retry(
@@ -178,10 +172,10 @@ pub(in crate::http) async fn retry(
         }
         one(connection, endpoint, delivery).await
     });
-    let delivery = charges::in_time(&state, write)
+    let delivery = answer::in_time(&state, write)
         .await?
         .ok_or_else(no_delivery)?;
-    told(StatusCode::ACCEPTED, &DeliveryBody::from(&delivery))
+    answer::json(StatusCode::ACCEPTED, &DeliveryBody::from(&delivery))
 }
 
 async fn one(
@@ -224,9 +218,7 @@ impl Asked {
             ("status", status.map(str::to_owned)),
         ];
         let list = ListMark::of(merchant, &filters);
-        let cursor = given.take("cursor", "cursor", |text| {
-            Cursor::decode(text, list).map_err(|bad| cursor_mend(bad).into())
-        });
+        let cursor = given.take("cursor", "cursor", |text| Cursor::read(text, list));
         given.finish()?;
         Ok(Self {
             status,

@@ -23,9 +23,8 @@ use super::charge_body::{Instant, Shown, shown};
 use super::code::Code;
 use super::limits::MOST_BODY_BYTES;
 use super::problem::ApiError;
-use super::{HttpState, charges, headers, read_body};
+use super::{HttpState, answer, headers, read_body};
 use crate::db::webhook_endpoints::{self as endpoints, Changes, Endpoint, New};
-use crate::domain::api_key::Scope;
 use crate::domain::endpoint_url::{EndpointUrl, Reach, may_be_reached};
 use crate::domain::event::{EndpointId, TYPES};
 use crate::domain::request::Violation;
@@ -174,14 +173,14 @@ pub(super) async fn create(
         .parts()
         .pool
         .ask(async |connection| endpoints::insert(connection, &new, most.into()).await);
-    let endpoint = charges::in_time(&state, write).await?.ok_or_else(|| {
+    let endpoint = answer::in_time(&state, write).await?.ok_or_else(|| {
         ApiError::invalid_request(vec![Violation::new(
             "#",
             "limit",
             format!("must not be one more than {most} endpoints: delete one first"),
         )])
     })?;
-    let mut response = told(
+    let mut response = answer::json(
         StatusCode::CREATED,
         &EndpointBody::new(&endpoint, Some(&secret)),
     )?;
@@ -200,12 +199,12 @@ pub(super) async fn list(
         .parts()
         .pool
         .ask(async |connection| endpoints::list(connection, Some(merchant)).await);
-    let found = charges::in_time(&state, read).await?;
+    let found = answer::in_time(&state, read).await?;
     let data = found
         .iter()
         .map(|each| EndpointBody::new(each, None))
         .collect();
-    told(StatusCode::OK, &EndpointListBody { data })
+    answer::json(StatusCode::OK, &EndpointListBody { data })
 }
 
 pub(super) async fn show(
@@ -219,8 +218,8 @@ pub(super) async fn show(
         .parts()
         .pool
         .ask(async |connection| endpoints::find(connection, merchant, id).await);
-    let endpoint = charges::in_time(&state, read).await?.ok_or_else(absent)?;
-    told(StatusCode::OK, &EndpointBody::new(&endpoint, None))
+    let endpoint = answer::in_time(&state, read).await?.ok_or_else(absent)?;
+    answer::json(StatusCode::OK, &EndpointBody::new(&endpoint, None))
 }
 
 pub(super) async fn update(
@@ -234,8 +233,8 @@ pub(super) async fn update(
     let write = state.parts().pool.ask(async |connection| {
         endpoints::update(connection, principal.merchant, id, &changes).await
     });
-    let endpoint = charges::in_time(&state, write).await?.ok_or_else(absent)?;
-    told(StatusCode::OK, &EndpointBody::new(&endpoint, None))
+    let endpoint = answer::in_time(&state, write).await?.ok_or_else(absent)?;
+    answer::json(StatusCode::OK, &EndpointBody::new(&endpoint, None))
 }
 
 pub(super) async fn delete(
@@ -249,7 +248,7 @@ pub(super) async fn delete(
         .parts()
         .pool
         .ask(async |connection| endpoints::delete(connection, principal.merchant, id).await);
-    if !charges::in_time(&state, write).await? {
+    if !answer::in_time(&state, write).await? {
         return Err(absent());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -267,8 +266,8 @@ pub(super) async fn rotate_secret(
     let write = state.parts().pool.ask(async |connection| {
         endpoints::rotate(connection, principal.merchant, id, &secret, overlap).await
     });
-    let endpoint = charges::in_time(&state, write).await?.ok_or_else(absent)?;
-    told(StatusCode::OK, &EndpointBody::new(&endpoint, Some(&secret)))
+    let endpoint = answer::in_time(&state, write).await?.ok_or_else(absent)?;
+    answer::json(StatusCode::OK, &EndpointBody::new(&endpoint, Some(&secret)))
 }
 
 /// Who asks, who must be allowed to change something, and what is asked.
@@ -297,12 +296,7 @@ async fn writer_without_body(state: &HttpState, request: Request) -> Result<Prin
 }
 
 async fn writer(state: &HttpState, headers: &HeaderMap) -> Result<Principal, ApiError> {
-    let principal = state.auth().authenticate(headers).await?;
-    if principal.scope == Scope::Write {
-        return Ok(principal);
-    }
-    let detail = "this API key may only read; to change or test an endpoint takes a key with the scope write";
-    Err(ApiError::new(Code::Forbidden, detail))
+    state.auth().writer(headers, "this API key may only read; to change or test an endpoint takes a key with the scope write").await
 }
 
 /// What is asked for, if all of it keeps the rules.
@@ -353,13 +347,6 @@ fn path_id(id: Result<Path<String>, PathRejection>) -> Result<EndpointId, ApiErr
 
 fn absent() -> ApiError {
     ApiError::new(Code::NotFound, "there is no such webhook endpoint")
-}
-
-fn told(status: StatusCode, body: &impl Serialize) -> Result<Response, ApiError> {
-    let json = serde_json::to_vec(body).map_err(|error| ApiError::internal().with_source(error))?;
-    let mut response = charges::json_response(json);
-    *response.status_mut() = status;
-    Ok(response)
 }
 
 /// What the types of a list must be of.
