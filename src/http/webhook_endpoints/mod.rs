@@ -21,7 +21,7 @@ pub(super) use self::body::FIELDS;
 use super::auth::Principal;
 use super::charge_body::{Instant, Shown, shown};
 use super::code::Code;
-use super::limits::MOST_BODY_BYTES;
+use super::limits::HttpLimits;
 use super::problem::ApiError;
 use super::{HttpState, answer, headers, read_body};
 use crate::db::webhook_endpoints::{self as endpoints, Changes, Endpoint, New};
@@ -284,7 +284,12 @@ async fn take_in(state: &HttpState, request: Request) -> Result<(Principal, Aske
             return Err(refusal);
         }
     };
-    let bytes = read_body::read(body, MOST_BODY_BYTES, state.parts().limits.body_read).await?;
+    let HttpLimits {
+        body_bytes,
+        body_read,
+        ..
+    } = state.parts().limits;
+    let bytes = read_body::read(body, body_bytes, body_read).await?;
     Ok((principal, Asked::read(&bytes)?))
 }
 

@@ -136,6 +136,13 @@ async fn a_lower_limit_of_bodies_is_obeyed_and_told() {
     body["description"] = "x".repeat(100).into();
     let answer = api.client.charge("b", &body).await;
     assert_eq!((answer.status, answer.code()), (413, "payload_too_large"));
+    let endpoint =
+        json!({"url": "https://shop.example.com/payonce", "description": "x".repeat(100)});
+    let answer = api
+        .client
+        .send("POST", "/v1/webhook_endpoints", Some(endpoint))
+        .await;
+    assert_eq!((answer.status, answer.code()), (413, "payload_too_large"));
     let policy = api.client.get("/v1/policy").await;
     assert_eq!(policy.body["limits"]["body_bytes"], 100);
     api.stop().await;
