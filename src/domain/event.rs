@@ -4,6 +4,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use super::ids::uuid_behind;
+
 /// Every type, as it is written. One that was published is never renamed; clients must expect new ones.
 pub const TYPES: [&str; 9] = [
     "charge.completed",
@@ -55,9 +57,7 @@ macro_rules! shown_id {
             }
 
             pub fn parse(text: &str) -> Option<Self> {
-                let hex = text.strip_prefix(concat!($prefix, "_"))?;
-                let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-                Uuid::try_parse(hex).ok().filter(|_| plain).map(Self)
+                uuid_behind(concat!($prefix, "_"), text).map(Self)
             }
         }
 

@@ -66,13 +66,15 @@ impl FromStr for ChargeId {
     type Err = InvalidChargeId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let hex = text.strip_prefix("chg_").ok_or(InvalidChargeId)?;
-        let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if !plain {
-            return Err(InvalidChargeId);
-        }
-        Uuid::try_parse(hex).map(Self).map_err(|_| InvalidChargeId)
+        uuid_behind("chg_", text).map(Self).ok_or(InvalidChargeId)
     }
+}
+
+/// The id in a text of `prefix` and 32 hex digits, in lower case: one id has one text.
+pub(super) fn uuid_behind(prefix: &str, text: &str) -> Option<Uuid> {
+    let hex = text.strip_prefix(prefix)?;
+    let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    Uuid::try_parse(hex).ok().filter(|_| plain)
 }
 
 /// The id of the provider's object, as the provider wrote it.

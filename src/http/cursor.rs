@@ -5,7 +5,6 @@
 //! whoever makes one up sees their own charges from another place on.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
@@ -87,11 +86,7 @@ impl Cursor {
         bytes.extend(micros.to_be_bytes());
         bytes.extend(self.id.as_bytes());
         bytes.extend(check(&bytes));
-        bytes.iter().fold(String::new(), |mut text, byte| {
-            // Writing to a string can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex::encode(bytes)
     }
 
     /// As a parameter: what can't be used comes with its mend.
@@ -139,18 +134,11 @@ fn part<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
 
 /// Lower-case digits alone: one cursor has one text.
 fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
-    let digit = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; LENGTH];
-    if text.len() != 2 * LENGTH {
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
         return None;
     }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
+    let mut bytes = [0; LENGTH];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -165,6 +165,12 @@ pub(super) struct State {
     journal: Option<Journal>,
 }
 
+fn account_of<'a>(accounts: &'a mut HashMap<String, Account>, owner: &Owner) -> &'a mut Account {
+    accounts
+        .entry(owner.id.clone())
+        .or_insert_with(|| Account::new(owner.clone()))
+}
+
 impl State {
     pub(super) fn new(settings: Settings, dice: Dice, id_seed: u64) -> Self {
         Self {
@@ -211,9 +217,7 @@ impl State {
     }
 
     pub(super) fn account_mut(&mut self, owner: &Owner) -> &mut Account {
-        self.accounts
-            .entry(owner.id.clone())
-            .or_insert_with(|| Account::new(owner.clone()))
+        account_of(&mut self.accounts, owner)
     }
 
     /// Makes a change and what is kept under its key one step.
@@ -247,10 +251,7 @@ impl State {
             journal.append(&record)?;
         }
         self.next_seq += 1;
-        let account = self
-            .accounts
-            .entry(owner.id.clone())
-            .or_insert_with(|| Account::new(owner.clone()));
+        let account = account_of(&mut self.accounts, owner);
         if let Some(Change { after, events }) = change {
             let intent = account.put(
                 seq,

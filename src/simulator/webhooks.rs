@@ -2,7 +2,6 @@
 //! not at all. A delivery that is not answered 2xx is tried again a few times.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -254,12 +253,8 @@ async fn attempt(
 }
 
 fn sign(secret: &str, at: i64, body: &str) -> String {
-    let mut hex = String::new();
-    if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
-        mac.update(format!("{at}.{body}").as_bytes());
-        for byte in mac.finalize().into_bytes() {
-            let _ = write!(hex, "{byte:02x}");
-        }
-    }
-    hex
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
+        .expect("an HMAC takes a key of any length");
+    mac.update(format!("{at}.{body}").as_bytes());
+    hex::encode(mac.finalize().into_bytes())
 }
