@@ -10,7 +10,6 @@
 //!
 //! Lengths keep `ab c` and `a bc` apart. Texts are taken byte by byte: nothing is trimmed, folded or normalised.
 
-
 use sha2::{Digest, Sha256};
 
 use super::idempotency::IdempotencyKey;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::FutureExt;
@@ -66,7 +66,7 @@ where
         let id = request_id::request_id(request.headers(), &self.random);
         let path = request.uri().path();
         let private = path == "/v1" || path.starts_with("/v1/");
-        let counted = self.meters.clone().map(|meters| (meters, route(path)));
+        let counted = self.meters.clone().map(|meters| (meters, route(&request)));
         let told = tracing::enabled!(tracing::Level::DEBUG).then(|| Told::of(&request));
         let too_long = request
             .uri()
@@ -120,7 +120,7 @@ impl Told {
     fn of(request: &Request) -> Self {
         Self {
             method: request.method().clone(),
-            route: route(request.uri().path()),
+            route: route(request),
         }
     }
 
@@ -135,7 +135,7 @@ impl Told {
     }
 }
 
-/// Every answer of [`route`].
+/// Every route that is told in logs and counted, as the router has it.
 pub(super) const ROUTES: &[&str] = &[
     "/v1/charges",
     "/v1/charges/{id}",
@@ -157,46 +157,19 @@ pub(super) const ROUTES: &[&str] = &[
     "/openapi-3.0.json",
     "/problems/{code}",
     "/webhooks/stripe",
-    "unknown",
+    "/webhooks/stripe/{account}",
+    UNKNOWN,
 ];
 
-/// The route of a path; a path as it came could hold anything.
-fn route(path: &str) -> &'static str {
-    match path {
-        "/v1/charges" => "/v1/charges",
-        "/healthz" => "/healthz",
-        "/readyz" => "/readyz",
-        "/openapi.json" => "/openapi.json",
-        "/openapi-3.0.json" => "/openapi-3.0.json",
-        "/v1/policy" => "/v1/policy",
-        "/v1/events" => "/v1/events",
-        "/v1/webhook_endpoints" => "/v1/webhook_endpoints",
-        path if path.starts_with("/v1/webhook_endpoints/") => endpoint_route(path),
-        "/docs" => "/docs",
-        "/docs/style.css" => "/docs/style.css",
-        path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
-            "/v1/charges/{id}/cancel"
-        }
-        path if path.starts_with("/v1/charges/") && path.ends_with("/timeline") => {
-            "/v1/charges/{id}/timeline"
-        }
-        path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
-        path if path == "/webhooks/stripe" || path.starts_with("/webhooks/stripe/") => {
-            "/webhooks/stripe"
-        }
-        path if path.starts_with("/problems/") => "/problems/{code}",
-        _ => "unknown",
-    }
-}
+/// Of an address that is none of ours.
+const UNKNOWN: &str = "unknown";
 
-fn endpoint_route(path: &str) -> &'static str {
-    match path.rsplit('/').next() {
-        Some("rotate_secret") => "/v1/webhook_endpoints/{id}/rotate_secret",
-        Some("test") => "/v1/webhook_endpoints/{id}/test",
-        Some("deliveries") => "/v1/webhook_endpoints/{id}/deliveries",
-        Some("retry") => "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/retry",
-        Some(_) | None => "/v1/webhook_endpoints/{id}",
-    }
+/// The route that the request was given to; a path as it came could hold anything.
+fn route(request: &Request) -> &'static str {
+    let matched = request.extensions().get::<MatchedPath>();
+    let matched = matched.map_or(UNKNOWN, MatchedPath::as_str);
+    let known = ROUTES.iter().copied().find(|known| *known == matched);
+    known.unwrap_or(UNKNOWN)
 }
 
 fn text(id: &HeaderValue) -> &str {

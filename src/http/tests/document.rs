@@ -149,3 +149,11 @@ fn every_field_of_a_charge_has_words_and_an_example_or_a_schema_of_its_own() {
         }
     }
 }
+
+/// What is not in the list is counted as an address that is none of ours.
+#[test]
+fn every_path_of_the_document_is_a_route_that_is_counted() {
+    for path in document()["paths"].as_object().unwrap().keys() {
+        assert!(crate::http::edge::ROUTES.contains(&path.as_str()), "{path}");
+    }
+}
