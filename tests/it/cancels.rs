@@ -54,13 +54,9 @@ async fn a_cancel_before_the_claim_is_certain_at_once_and_safe_to_repeat() {
 async fn a_cancel_between_claim_and_execute_stops_the_execute() {
     let service = TestService::new().await;
     let running = service.run().await;
-    service.ledger.hold("prepare", "after").await;
-    let id = running
-        .client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "prepare", "after")
+        .await;
 
     let asked = running.client.cancel(&id).await;
     assert_eq!(asked.status, 202);
@@ -76,13 +72,9 @@ async fn a_cancel_between_claim_and_execute_stops_the_execute() {
 async fn a_cancel_while_execute_is_under_way_loses_to_the_money_that_moved() {
     let service = TestService::new().await;
     let running = service.run().await;
-    service.ledger.hold("execute", "after").await;
-    let id = running
-        .client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "execute", "after")
+        .await;
 
     let asked = running.client.cancel(&id).await;
     assert_eq!(

@@ -243,6 +243,16 @@ impl TestService {
         Process::serve(self, only, settings).await
     }
 
+    /// Makes a charge that can be paid and returns when the provider holds its request of this phase, before or after the
+    /// effect.
+    pub async fn stopped_at(&self, client: &Client, phase: &str, when: &str) -> String {
+        self.ledger.hold(phase, when).await;
+        let body = super::charge_body("pm_card_visa");
+        let id = client.charge("order-1", &body).await.id();
+        self.ledger.held().await;
+        id
+    }
+
     pub async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar::<_, i64>(sql)
             .fetch_one(&self.books)
