@@ -81,12 +81,13 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    fn changes_the_charge(&self) -> bool {
-        match &self.ending {
-            Ending::Finish { .. } => true,
-            Ending::Wait { progress, .. } => progress.is_some(),
-            Ending::Park { .. } | Ending::Dispute { .. } | Ending::Discard => false,
-        }
+    fn finishes(&self) -> bool {
+        matches!(&self.ending, Ending::Finish { .. })
+    }
+
+    /// The charge has changed and has not ended.
+    fn moves_on(&self) -> bool {
+        matches!(&self.ending, Ending::Wait { progress, .. } if progress.is_some())
     }
 
     fn succeeds(&self) -> bool {
@@ -152,9 +153,9 @@ impl Statement for Settle {
         let mut settled = vec![Settled::LeaseLost; items.len()];
         // Each statement commits by itself: what the first one wrote stands, whatever becomes of the others.
         finish(connection, items, &order, &mut settled).await?;
-        self.tell(items, &settled);
+        self.tell(items, &settled, Settlement::finishes);
         wait(connection, items, &order, repeated, &mut settled).await?;
-        self.tell(items, &settled);
+        self.tell(items, &settled, Settlement::moves_on);
         for index in order {
             let Settlement { hold, ending } = &items[index];
             match ending {
@@ -192,11 +193,16 @@ impl Settle {
         }
     }
 
-    fn tell(&self, items: &[Settlement], settled: &[Settled]) {
+    fn tell(
+        &self,
+        items: &[Settlement],
+        settled: &[Settled],
+        is_new: impl Fn(&Settlement) -> bool,
+    ) {
         let changed = items
             .iter()
             .zip(settled)
-            .filter(|(item, settled)| **settled == Settled::Applied && item.changes_the_charge());
+            .filter(|(item, settled)| **settled == Settled::Applied && is_new(item));
         self.watches
             .changed(changed.map(|(item, _)| item.hold.charge));
     }

@@ -1,13 +1,11 @@
 //! `payonce webhooks`.
 
 use clap::Subcommand;
-use time::macros::datetime;
-use uuid::Uuid;
 
 use super::database;
 use super::output::{self, Hinted, table, time};
 use super::settings::Settings;
-use crate::db::webhook_deliveries::{self as deliveries, Wanted};
+use crate::db::webhook_deliveries::{self as deliveries, NEWEST, Wanted};
 use crate::db::webhook_endpoints as endpoints;
 use crate::domain::event::{DeliveryId, EndpointId};
 use crate::domain::ids::MerchantId;
@@ -117,7 +115,7 @@ async fn list_deliveries(
         endpoint,
         states: if failed { &["failed"] } else { &[] },
         one: None,
-        below: (datetime!(9999-12-31 23:59:59 UTC), Uuid::max()),
+        below: NEWEST,
         limit: LIMIT,
     };
     let found = deliveries::list(&mut connection, wanted).await?;

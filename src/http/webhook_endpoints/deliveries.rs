@@ -9,12 +9,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{absent, path_id, writer_without_body};
-use crate::db::webhook_deliveries::{self as deliveries, Delivery, Wanted};
+use crate::db::webhook_deliveries::{self as deliveries, Delivery, NEWEST, Wanted};
 use crate::db::{DbError, webhook_endpoints as endpoints};
 use crate::domain::event::{DeliveryId, EndpointId, EventId};
 use crate::domain::ids::MerchantId;
 use crate::http::charge_body::{Instant, Shown, shown};
-use crate::http::charge_list::{LATEST, USUALLY_LISTED, limit};
+use crate::http::charge_list::{USUALLY_LISTED, limit};
 use crate::http::code::Code;
 use crate::http::cursor::{Cursor, ListMark, cut};
 use crate::http::problem::ApiError;
@@ -187,7 +187,7 @@ async fn one(
         endpoint,
         states: &[],
         one: Some(delivery),
-        below: (LATEST, Uuid::max()),
+        below: NEWEST,
         limit: 1,
     };
     Ok(deliveries::list(connection, wanted).await?.pop())
@@ -222,9 +222,7 @@ impl Asked {
         given.finish()?;
         Ok(Self {
             status,
-            below: cursor.map_or((LATEST, Uuid::max()), |cursor| {
-                (cursor.created_at, cursor.id)
-            }),
+            below: cursor.map_or(NEWEST, |cursor| (cursor.created_at, cursor.id)),
             limit: limit.unwrap_or(USUALLY_LISTED),
             list,
         })
