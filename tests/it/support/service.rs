@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use payonce::app::recovery::Since;
-use payonce::app::{App, Setup};
+use payonce::app::{App, AppError, Setup};
 use payonce::config::{Config, Roles, Sources};
-use payonce::db;
+use payonce::db::{self, Fault};
 use payonce::domain::api_key::{ApiKey, Mode, Scope};
 use payonce::domain::ids::MerchantId;
 use payonce::random::Random;
@@ -219,14 +219,26 @@ impl TestService {
     ) -> Running {
         let config = self.config(settings);
         let shutdown = CancellationToken::new();
-        let setup = Setup {
-            config: &config,
-            roles,
-            dev: false,
-            recovery,
-            random: Random::from_os(),
-        };
-        let app = App::start(setup, shutdown.clone()).await.unwrap();
+        // As a supervisor does: a busy machine can outlast the short time-outs that a test sets.
+        let app = until("the service starts", async || {
+            let setup = Setup {
+                config: &config,
+                roles,
+                dev: false,
+                recovery,
+                random: Random::from_os(),
+            };
+            match App::start(setup, shutdown.clone()).await {
+                Ok(app) => Some(app),
+                Err(AppError::Schema(error))
+                    if matches!(error.fault(), Fault::Unknown | Fault::Refused) =>
+                {
+                    None
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        })
+        .await;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let admin = app.admin();
         let client = Client::new(app.api().unwrap_or(nowhere), &self.token);
