@@ -7,6 +7,8 @@
 //! stands and what was not is as if it had never been handed in; nobody was told otherwise.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use metrics::Histogram;
@@ -59,6 +61,8 @@ pub enum Refusal {
 pub struct BatchLimits {
     /// How many items may wait.
     pub queue: usize,
+    /// How many bytes may wait, by [`Statement::weight`], those of the statement under way included.
+    pub queue_bytes: usize,
     /// How many items one statement takes.
     pub items: usize,
     /// How many bytes one statement takes, by [`Statement::weight`]; the item that reaches the limit still goes along.
@@ -88,29 +92,83 @@ impl BatchMeters {
 /// An item in the queue.
 struct Entry<S: Statement> {
     item: S::Item,
-    reply: oneshot::Sender<Answer<S>>,
+    reply: Reply<S>,
     handed_in: Instant,
 }
 
 impl<S: Statement> Entry<S> {
-    fn new(item: S::Item) -> (Self, oneshot::Receiver<Answer<S>>) {
-        let (reply, answer) = oneshot::channel();
+    fn new(item: S::Item, held: Held) -> (Self, oneshot::Receiver<Answer<S>>) {
+        let (sender, answer) = oneshot::channel();
         let entry = Self {
             item,
-            reply,
+            reply: Reply {
+                sender,
+                _held: held,
+            },
             handed_in: Instant::now(),
         };
         (entry, answer)
     }
 }
 
+/// Where an item's answer goes. Its bytes are held until then.
+struct Reply<S: Statement> {
+    sender: oneshot::Sender<Answer<S>>,
+    _held: Held,
+}
+
+impl<S: Statement> Reply<S> {
+    fn send(self, answer: Answer<S>) {
+        // Nobody may wait any more: a client that hung up. The books stand all the same.
+        drop(self.sender.send(answer));
+    }
+}
+
+/// The bytes of all items that wait for their answer.
+#[derive(Debug)]
+struct Bytes {
+    held: AtomicUsize,
+    most: usize,
+}
+
+/// Some of them; given back when dropped.
+struct Held {
+    bytes: usize,
+    of: Arc<Bytes>,
+}
+
+impl Bytes {
+    /// None if it were too many. A single item is always taken.
+    fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        // From here on whatever happens gives them back.
+        let held = Held {
+            bytes,
+            of: Arc::clone(self),
+        };
+        (before == 0 || before.saturating_add(bytes) <= self.most).then_some(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.of.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// The way in. Cheap to clone.
 #[derive(Debug)]
-pub struct Queue<S: Statement>(mpsc::Sender<Entry<S>>);
+pub struct Queue<S: Statement> {
+    entries: mpsc::Sender<Entry<S>>,
+    bytes: Arc<Bytes>,
+}
 
 impl<S: Statement> Clone for Queue<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self {
+            entries: self.entries.clone(),
+            bytes: Arc::clone(&self.bytes),
+        }
     }
 }
 
@@ -121,8 +179,9 @@ impl<S: Statement> Queue<S> {
         &self,
         item: S::Item,
     ) -> Result<impl Future<Output = Result<S::Reply, Refusal>> + use<S>, Refusal> {
-        let (entry, answer) = Entry::new(item);
-        self.0.try_send(entry).map_err(|error| match error {
+        let held = self.bytes.hold(S::weight(&item)).ok_or(Refusal::Full)?;
+        let (entry, answer) = Entry::new(item, held);
+        self.entries.try_send(entry).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Refusal::Full,
             mpsc::error::TrySendError::Closed(_) => Refusal::Closed,
         })?;
@@ -133,10 +192,14 @@ impl<S: Statement> Queue<S> {
         })
     }
 
-    /// As [`Queue::hand_in`], and waits for a place.
+    /// As [`Queue::hand_in`], and waits for a place. For what is bounded in bytes by where it comes from.
     pub async fn submit(&self, item: S::Item) -> Result<S::Reply, Refusal> {
-        let (entry, answer) = Entry::new(item);
-        self.0.send(entry).await.map_err(|_| Refusal::Closed)?;
+        let held = self.bytes.hold(S::weight(&item)).ok_or(Refusal::Full)?;
+        let (entry, answer) = Entry::new(item, held);
+        self.entries
+            .send(entry)
+            .await
+            .map_err(|_| Refusal::Closed)?;
         answer
             .await
             .unwrap_or(Err(Refusal::GaveUp { maybe_done: true }))
@@ -144,21 +207,32 @@ impl<S: Statement> Queue<S> {
 
     /// For looking at how full it is.
     pub fn gauge(&self) -> Fullness<S> {
-        Fullness(self.0.downgrade())
+        Fullness {
+            entries: self.entries.downgrade(),
+            bytes: Arc::clone(&self.bytes),
+        }
     }
 }
 
 /// Looks at a queue from outside and does not keep it open.
 #[derive(Debug)]
-pub struct Fullness<S: Statement>(mpsc::WeakSender<Entry<S>>);
+pub struct Fullness<S: Statement> {
+    entries: mpsc::WeakSender<Entry<S>>,
+    bytes: Arc<Bytes>,
+}
 
 impl<S: Statement> Fullness<S> {
     /// How many items wait and how many could; none of either once the queue is closed.
     pub fn look(&self) -> (usize, usize) {
-        self.0.upgrade().map_or((0, 0), |queue| {
+        self.entries.upgrade().map_or((0, 0), |queue| {
             let most = queue.max_capacity();
             (most - queue.capacity(), most)
         })
+    }
+
+    /// How many bytes are held and how many could be.
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.bytes.held.load(Ordering::Relaxed), self.bytes.most)
     }
 }
 
@@ -195,7 +269,13 @@ pub fn batcher<S: Statement + Clone>(
         meters: meters.clone(),
     };
     (
-        Queue(sender),
+        Queue {
+            entries: sender,
+            bytes: Arc::new(Bytes {
+                held: AtomicUsize::new(0),
+                most: limits.queue_bytes,
+            }),
+        },
         Batcher {
             main: lane(),
             side: lane(),
@@ -217,7 +297,7 @@ enum Settled<R> {
 
 struct Blocked<S: Statement> {
     item: S::Item,
-    reply: oneshot::Sender<Answer<S>>,
+    reply: Reply<S>,
     /// Whether it may have been committed already by a run whose reply was lost.
     repeated: bool,
     deadline: Instant,
@@ -265,8 +345,7 @@ impl<S: Statement> Lane<S> {
             let settled = self.settle(&items, false, deadline).await;
             for ((item, reply), settled) in items.drain(..).zip(replies.drain(..)).zip(settled) {
                 match settled {
-                    // Nobody may wait any more: a client that hung up. The books stand all the same.
-                    Settled::Answered(answer) => drop(reply.send(answer)),
+                    Settled::Answered(answer) => reply.send(answer),
                     Settled::Locked { repeated } => {
                         if let Err(full) = blocked.try_send(Blocked {
                             item,
@@ -279,7 +358,7 @@ impl<S: Statement> Lane<S> {
                             let refusal = Refusal::GaveUp {
                                 maybe_done: repeated,
                             };
-                            drop(entry.reply.send(Err(refusal)));
+                            entry.reply.send(Err(refusal));
                         }
                     }
                 }
@@ -306,7 +385,7 @@ impl<S: Statement> Lane<S> {
             let item = std::slice::from_ref(&entry.item);
             let mut settled = self.settle(item, entry.repeated, entry.deadline).await;
             match settled.pop() {
-                Some(Settled::Answered(answer)) => drop(entry.reply.send(answer)),
+                Some(Settled::Answered(answer)) => entry.reply.send(answer),
                 // Once its time is over, the next try refuses it.
                 Some(Settled::Locked { repeated }) => {
                     entry.repeated = repeated;

@@ -16,10 +16,12 @@ use uuid::Uuid;
 use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Queue, Refusal, Statement};
 use crate::db::session::Session;
 use crate::db::{self, DbError};
+use crate::domain::charge::Charge;
 use crate::domain::charge::{Progress, Stage, State};
 use crate::domain::ids::{ChargeId, LeaseToken};
 use crate::domain::outcome::{Alert, Object};
 use crate::random::Random;
+use crate::watches::Watches;
 
 /// The hold on a job under which something was learned: what every guard names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,15 @@ pub struct Settlement {
 }
 
 impl Settlement {
+    fn finishes(&self) -> bool {
+        matches!(&self.ending, Ending::Finish { .. })
+    }
+
+    /// The charge has changed and has not ended.
+    fn moves_on(&self) -> bool {
+        matches!(&self.ending, Ending::Wait { progress, .. } if progress.is_some())
+    }
+
     fn succeeds(&self) -> bool {
         matches!(&self.ending, Ending::Finish { progress, .. } if progress.state == State::Succeeded)
     }
@@ -107,8 +118,10 @@ impl Completion {
         limits: BatchLimits,
         random: &Random,
         meters: &BatchMeters,
+        watches: &Watches<Charge>,
     ) -> (Self, Batcher<Settle>) {
-        let (queue, batcher) = batch::batcher(&Settle, session, limits, random, meters);
+        let (queue, batcher) =
+            batch::batcher(&Settle::new(watches), session, limits, random, meters);
         (Self(queue), batcher)
     }
 
@@ -117,8 +130,11 @@ impl Completion {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Settle;
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// Told of every charge that changed.
+    watches: Watches<Charge>,
+}
 
 impl Statement for Settle {
     type Item = Settlement;
@@ -136,8 +152,11 @@ impl Statement for Settle {
         // One order of locks for all batches; of two jobs for one charge, the one that knows of a success comes first.
         order.sort_by_key(|index| (items[*index].hold.charge, !items[*index].succeeds()));
         let mut settled = vec![Settled::LeaseLost; items.len()];
+        // Each statement commits by itself: what the first one wrote stands, whatever becomes of the others.
         finish(connection, items, &order, &mut settled).await?;
+        self.tell(items, &settled, Settlement::finishes);
         wait(connection, items, &order, repeated, &mut settled).await?;
+        self.tell(items, &settled, Settlement::moves_on);
         for index in order {
             let Settlement { hold, ending } = &items[index];
             match ending {
@@ -165,6 +184,28 @@ impl Statement for Settle {
     fn weight(_item: &Settlement) -> usize {
         // Bounded by the number of items alone: a row here is small and of one size.
         1
+    }
+}
+
+impl Settle {
+    pub fn new(watches: &Watches<Charge>) -> Self {
+        Self {
+            watches: watches.clone(),
+        }
+    }
+
+    fn tell(
+        &self,
+        items: &[Settlement],
+        settled: &[Settled],
+        is_new: impl Fn(&Settlement) -> bool,
+    ) {
+        let changed = items
+            .iter()
+            .zip(settled)
+            .filter(|(item, settled)| **settled == Settled::Applied && is_new(item));
+        self.watches
+            .changed(changed.map(|(item, _)| item.hold.charge));
     }
 }
 

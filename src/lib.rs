@@ -20,4 +20,6 @@ pub mod refund_completion;
 pub mod shutdown;
 pub mod simulator;
 pub mod telemetry;
+pub mod watches;
+pub mod webhooks;
 pub mod worker;

@@ -21,8 +21,9 @@ use crate::domain::charge::Stage;
 use crate::domain::ids::{ProviderRefundId, RefundId};
 use crate::domain::money::{Currency, Money};
 use crate::domain::refund::outcome::{RefundAlert, RefundObject};
-use crate::domain::refund::{RefundProgress, RefundState};
+use crate::domain::refund::{Refund, RefundProgress, RefundState};
 use crate::domain::request::ProviderRules;
+use crate::watches::Watches;
 
 /// How a run ends.
 #[derive(Clone, Debug)]
@@ -81,13 +82,15 @@ pub enum RefundWritten {
 }
 
 /// Writes one after the other, each a statement of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct KeepRefund {
     pub provider: &'static str,
     pub rules: ProviderRules,
     /// When a completed refund is read again for the first time, and for how long it is at all.
     pub recheck_after: Duration,
     pub recheck_for: Duration,
+    /// Told of every refund that changed.
+    pub watches: Watches<Refund>,
 }
 
 impl Statement for KeepRefund {
@@ -120,6 +123,9 @@ impl Statement for KeepRefund {
                 }
                 RefundWrite::Settle { hold, ending } => {
                     let settled = self.settle(connection, *hold, ending).await?;
+                    if settled == Settled::Applied {
+                        self.watches.changed([hold.refund]);
+                    }
                     // Given back by the run whose reply was lost, or held by another by now: either way it goes on.
                     RefundWritten::Settled(if repeated && settled == Settled::LeaseLost {
                         Settled::AlreadySettled
@@ -143,7 +149,7 @@ impl Statement for KeepRefund {
 
 impl KeepRefund {
     async fn settle(
-        self,
+        &self,
         connection: &mut PgConnection,
         hold: RefundHold,
         ending: &RefundEnding,
@@ -204,7 +210,7 @@ impl KeepRefund {
     }
 
     async fn finish(
-        self,
+        &self,
         connection: &mut PgConnection,
         hold: RefundHold,
         progress: &RefundProgress,
@@ -257,7 +263,7 @@ impl KeepRefund {
     }
 
     async fn correct(
-        self,
+        &self,
         connection: &mut PgConnection,
         hold: RefundHold,
         progress: &RefundProgress,
@@ -279,7 +285,11 @@ impl KeepRefund {
         Ok(Settled::AlreadySettled)
     }
 
-    async fn discard(self, connection: &mut PgConnection, hold: RefundHold) -> Result<(), DbError> {
+    async fn discard(
+        &self,
+        connection: &mut PgConnection,
+        hold: RefundHold,
+    ) -> Result<(), DbError> {
         let (after, most) = (self.recheck_after, self.recheck_for);
         refund_steps::discard(connection, hold, after, most).await?;
         Ok(())
@@ -353,7 +363,7 @@ impl Written {
         }
     }
 
-    fn end(&self, limits: KeepRefund) -> End<'_> {
+    fn end(&self, limits: &KeepRefund) -> End<'_> {
         End {
             stage: self.stage,
             provider_refund_id: self.object.as_deref(),

@@ -121,7 +121,9 @@ async fn charge(
     let begun = Instant::now();
     let started = StoreObject.run(connection, &starts, false).await?;
     let stored = begun.elapsed();
-    let settled = Settle.run(connection, &settlements, false).await?;
+    let settled = Settle::new(&payonce::watches::Waits::none().charges)
+        .run(connection, &settlements, false)
+        .await?;
     let completed = begun.elapsed().saturating_sub(stored);
     anyhow::ensure!(
         started.iter().all(|one| *one == Started::Yes)

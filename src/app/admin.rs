@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 
 use super::observer::Observer;
 use super::{App, AppError};
-use crate::http::{self, Readiness, ServerLimits};
+use crate::http::{self, Readiness, ServerLimits, ServerMeters, ServerSettings};
+use crate::meters::Meters;
 use crate::random::Random;
 
 /// Until then, every value that a histogram was given is kept by itself: at 25 000 requests a second, about 2 MB.
@@ -70,14 +71,19 @@ impl App {
             let asked = Arc::clone(&asked);
             async move { asked.scrape().await }
         };
-        let router = http::admin_router(scrape, readiness, random);
+        let router = http::admin_router(scrape, readiness, random.clone());
         let limits = ServerLimits {
             connections: CONNECTIONS,
             ..ServerLimits::default()
         };
+        let settings = ServerSettings {
+            limits,
+            meters: ServerMeters::new(&Meters::none(), limits),
+            random,
+        };
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(async move {
-            let serving = http::serve(listener, router, limits, shutdown);
+            let serving = http::serve(listener, router, settings, shutdown);
             let upkeep = async {
                 loop {
                     tokio::time::sleep(UPKEEP_INTERVAL).await;

@@ -103,6 +103,7 @@ impl Dev {
                 SocketAddr::from((Ipv4Addr::LOCALHOST, setup.admin_port)).to_string(),
             )
             .with("provider.mode", Mode::Test.as_str())
+            .with("webhooks.allow_loopback", "true")
             .with(
                 "provider.stripe.base_url",
                 format!("http://{simulator_address}"),

@@ -8,6 +8,7 @@ mod admin;
 pub mod dev;
 mod observer;
 pub mod operate;
+mod parts;
 pub mod recovery;
 mod shared;
 
@@ -19,37 +20,29 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::parts::sweeper;
+use self::parts::{Parts, events, executor, reads, session_maker, waits};
 use self::recovery::Since;
-use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Fullness, Statement};
+use crate::batch::{Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
 use crate::clock::Clock;
-use crate::completion::{Completion, Settle};
 use crate::config::{self, Config, DatabaseUrl, Roles};
 use crate::db;
-use crate::db::pool::Pool;
-use crate::db::session::{Durability, Session};
+use crate::db::session::Durability;
 use crate::db::sessions::{self, SessionsError};
-use crate::db::sweeps::Account;
 use crate::domain::api_key::Mode;
-use crate::http::{
-    self, EventMeters, EventParts, HttpLimits, HttpMeters, HttpParts, HttpState, ServerLimits,
-};
+use crate::http::{self, HttpMeters, HttpParts, HttpState, ServerMeters, ServerSettings};
 use crate::intake::refunds::RefundIntake;
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
-use crate::provider::stripe::signature::{InvalidWebhookSecret, WebhookSecret};
-use crate::provider::stripe::webhooks::{self, WebhookSettings};
-use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
+use crate::provider::stripe::signature::InvalidWebhookSecret;
 use crate::random::Random;
-use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
+use crate::reconciler::sweep::SweepMeters;
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
-use crate::refund_completion::KeepRefund;
-use crate::worker::breaker::{Breaker, BreakerLimits};
-use crate::worker::executor::{Executor, ExecutorLimits};
-use crate::worker::pauses::Pauses;
-use crate::worker::stored::StoreObject;
-use crate::worker::strays::SettleStrays;
+use crate::watches::{Watched, Watcher, Watches};
+use crate::webhooks::{Deliverer, DelivererMeters};
+use crate::worker::breaker::Breaker;
 use crate::worker::{Worker, WorkerLimits, WorkerMeters};
 use shared::Shared;
 
@@ -132,14 +125,16 @@ impl App {
             admin: None,
         };
         let listener = admin::listener(setup.config.admin.listen).await?;
+        let meters = listener
+            .as_ref()
+            .map_or_else(Meters::none, |_| Meters::new());
         let shared = Shared {
             setup: &setup,
             database,
             pool: reads(setup.config, database),
             accepted: Arc::new(Notify::new()),
-            meters: listener
-                .as_ref()
-                .map_or_else(Meters::none, |_| Meters::new()),
+            waits: waits(setup.config, setup.roles, &meters),
+            meters,
             budget: Budget::new(setup.config.provider.calls_per_second(), Instant::now()),
         };
         let mut observer = shared.observer();
@@ -148,6 +143,7 @@ impl App {
         }
         if setup.roles.worker {
             observer.watch_breaker(app.start_worker(&shared)?);
+            app.start_deliverer(&shared);
         }
         if setup.roles.reconciler {
             app.start_reconciler(&shared)?;
@@ -234,32 +230,38 @@ impl App {
             retention: config.idempotency.retention,
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
+            waits: shared.waits.clone(),
             closing: self.shutdown.clone(),
             events: events(shared)?,
-            limits: HttpLimits {
-                body_read: config
-                    .http
-                    .request_timeout
-                    .saturating_sub(config.http.acceptance_timeout),
-                intake_wait: config.http.acceptance_timeout,
-                database_wait: config.database.connect_timeout,
-                key_window: config.provider.stripe.relied_on_key_window(),
-            },
+            limits: config.http_limits(),
             meters: HttpMeters::new(&shared.meters),
         });
         let listener = admin::listen("http.listen", config.http.listen).await?;
         self.api = listener.local_addr().ok();
-        let limits = ServerLimits {
-            connections: config.http.max_connections,
-            head_read: config.http.header_timeout,
-            grace: config.http.shutdown_grace,
+        let limits = config.http.server_limits();
+        let settings = ServerSettings {
+            limits,
+            meters: ServerMeters::new(&shared.meters, limits),
+            random: setup.random.clone(),
         };
         let (router, shutdown) = (http::router(state), self.shutdown.clone());
         self.tasks.spawn(async move {
-            http::serve(listener, router, limits, shutdown).await;
+            http::serve(listener, router, settings, shutdown).await;
             "http"
         });
+        self.start_watcher(shared, &shared.waits.charges);
+        self.start_watcher(shared, &shared.waits.refunds);
         Ok(queues)
+    }
+
+    fn start_watcher<T: Watched>(&mut self, shared: &Shared<'_>, of: &Watches<T>) {
+        let session = session_maker(shared.setup.config, shared.database, Durability::Durable)();
+        let watcher = Watcher::new(of.clone(), session);
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            watcher.run(shutdown).await;
+            "watcher"
+        });
     }
 
     fn start_worker(&mut self, shared: &Shared<'_>) -> Result<Arc<Breaker>, AppError> {
@@ -276,6 +278,7 @@ impl App {
             database,
             random,
             &shared.budget,
+            &shared.waits,
             WorkerMeters::new(&shared.meters),
         )?;
         let breaker = Arc::clone(&executor.breaker);
@@ -301,6 +304,38 @@ impl App {
             "worker"
         });
         Ok(breaker)
+    }
+
+    /// What sends events to merchants, unless another process does. Charges do not wait for it.
+    fn start_deliverer(&mut self, shared: &Shared<'_>) {
+        let setup = shared.setup;
+        if !setup.config.webhooks.deliver {
+            return;
+        }
+        let grace = setup.config.http.shutdown_grace;
+        let deliverer = Deliverer::new(
+            session_maker(setup.config, shared.database, Durability::Durable)(),
+            setup.config.webhooks.limits(grace),
+            setup.random.clone(),
+            Clock::system(),
+            DelivererMeters::new(&shared.meters),
+        );
+        let deliverer = match deliverer {
+            Ok(deliverer) => deliverer,
+            Err(error) => {
+                tracing::error!(
+                    code = "webhooks_not_sent",
+                    error = %Chain(&error),
+                    "this process can't send events: are there root certificates? They wait for one that can"
+                );
+                return;
+            }
+        };
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            deliverer.run(shutdown).await;
+            "deliverer"
+        });
     }
 
     fn start_reconciler(&mut self, shared: &Shared<'_>) -> Result<(), AppError> {
@@ -363,119 +398,6 @@ impl App {
     }
 }
 
-/// What runs jobs, and the batchers that must run for it.
-struct Parts {
-    executor: Executor<Stripe>,
-    storing: Batcher<StoreObject>,
-    completing: Batcher<Settle>,
-    settling: Batcher<SettleStrays>,
-    keeping: Batcher<KeepRefund>,
-}
-
-fn executor(
-    config: &Config,
-    database: &DatabaseUrl,
-    random: &Random,
-    budget: &Budget,
-    meters: WorkerMeters,
-) -> Result<Parts, AppError> {
-    let durable = session_maker(config, database, Durability::Durable);
-    let limits = config.worker.batch_limits();
-    let unmeasured = BatchMeters::none();
-    let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
-    let (completion, completing) = Completion::new(&durable, limits, random, &meters.completion);
-    let (strays, settling) = batch::batcher(&SettleStrays, &durable, limits, random, &unmeasured);
-    let keep = KeepRefund {
-        provider: RULES.provider,
-        rules: RULES,
-        recheck_after: config.reconciler.refund_recheck_after,
-        recheck_for: config.reconciler.refund_recheck_for,
-    };
-    // Each write is a statement of its own, and several may be of one charge.
-    let one = BatchLimits { items: 1, ..limits };
-    let (refunds, keeping) = batch::batcher(&keep, &durable, one, random, &unmeasured);
-    let executor = Executor {
-        provider: Arc::new(stripe(config)?),
-        store,
-        completion,
-        strays,
-        refunds,
-        breaker: Arc::new(Breaker::new(BreakerLimits {
-            threshold: config.worker.breaker_threshold,
-            base: config.worker.breaker_base,
-            cap: config.worker.breaker_cap,
-        })),
-        budget: budget.clone(),
-        pauses: Pauses::default(),
-        limits: ExecutorLimits {
-            retry: config.worker.retry_policy(),
-            action_expiry: config.worker.action_expiry,
-            key_window_margin: config.provider.stripe.key_window_margin,
-            completion_timeout: config.worker.completion_timeout,
-        },
-        random: random.clone(),
-        meters,
-    };
-    Ok(Parts {
-        executor,
-        storing,
-        completing,
-        settling,
-        keeping,
-    })
-}
-
-/// What the provider's deliveries are taken in with; `None` where none of its secrets is configured.
-fn events(shared: &Shared<'_>) -> Result<Option<EventParts>, AppError> {
-    let config = shared.setup.config;
-    let (stripe, meters) = (&config.provider.stripe, EventMeters::new(&shared.meters));
-    if stripe.webhook_secrets.is_empty() {
-        return Ok(None);
-    }
-    let secrets = stripe
-        .webhook_secrets
-        .iter()
-        .map(|secret| WebhookSecret::parse(secret.reveal()))
-        .collect::<Result<_, _>>()?;
-    let settings = WebhookSettings {
-        secrets,
-        tolerance: stripe.webhook_tolerance,
-    };
-    Ok(Some(EventParts {
-        open: webhooks::open_with(settings, Clock::system()),
-        account: Account {
-            provider: RULES.provider,
-            name: config.provider.account.clone(),
-        },
-        most_bytes: stripe.webhook_body_bytes,
-        wake: shared.accepted.clone(),
-        meters,
-    }))
-}
-
-/// A sweeper of the configured account.
-pub(crate) fn sweeper(
-    config: &Config,
-    database: &DatabaseUrl,
-    random: &Random,
-    budget: Budget,
-    meters: SweepMeters,
-) -> Result<Sweeper<Stripe>, AppError> {
-    let session = session_maker(config, database, Durability::Durable)();
-    let provider = Arc::new(stripe(config)?);
-    let limits = config
-        .reconciler
-        .sweep_limits(config.provider.stripe.relied_on_key_window());
-    let parts = SweepParts {
-        limits,
-        rules: RULES,
-        budget,
-        random: random.clone(),
-        meters,
-    };
-    Ok(Sweeper::new(provider, session, parts))
-}
-
 /// Runs until `shutdown`. `Ok(false)` if something ended by itself.
 pub async fn serve(
     config: &Config,
@@ -500,22 +422,6 @@ pub async fn serve(
     Ok(app.ended().await)
 }
 
-/// The pool for requests that read or cancel.
-fn reads(config: &Config, database: &DatabaseUrl) -> Pool {
-    let session = session_maker(config, database, Durability::Durable);
-    let size = usize::try_from(config.database.pool_size).unwrap_or(usize::MAX);
-    Pool::new(size, config.database.connect_timeout, session)
-}
-
-fn session_maker(
-    config: &Config,
-    database: &DatabaseUrl,
-    durability: Durability,
-) -> impl Fn() -> Session + Send + Sync + use<> {
-    let (options, limits) = (database.options().clone(), config.database.session_limits());
-    move || Session::new(&options, limits, durability)
-}
-
 async fn check_schema(config: &Config, database: &DatabaseUrl) -> Result<(), AppError> {
     let mut session = session_maker(config, database, Durability::Durable)();
     let connection = session.connection().await.map_err(AppError::Schema)?;
@@ -527,19 +433,4 @@ async fn check_schema(config: &Config, database: &DatabaseUrl) -> Result<(), App
     } else {
         Err(AppError::NotMigrated)
     }
-}
-
-fn stripe(config: &Config) -> Result<Stripe, AppError> {
-    let settings = &config.provider.stripe;
-    let secret = settings.secret_key.as_ref().ok_or(AppError::NoSecretKey)?;
-    Ok(Stripe::new(StripeSettings {
-        account: config.provider.account.clone(),
-        base_url: settings.base_url.clone(),
-        secret_key: SecretKey::parse(secret.reveal()).map_err(|_| AppError::SecretKey)?,
-        api_version: settings.api_version.clone(),
-        timeout: settings.timeout,
-        connect_timeout: settings.connect_timeout.min(settings.timeout / 2),
-        pool_idle: settings.pool_idle,
-        key_window: settings.key_window,
-    })?)
 }

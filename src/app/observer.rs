@@ -22,13 +22,21 @@ use crate::worker::breaker::Breaker;
 
 pub(super) struct Observer {
     meters: Meters,
-    queues: Vec<(Fullness<Accept>, Gauge, Gauge)>,
+    queues: Vec<QueueGauges>,
     breaker: Option<(Arc<Breaker>, Gauge)>,
     pool: Pool,
     pool_idle: Gauge,
     pool_used: Gauge,
     books: BooksGauges,
     reader: Mutex<Reader>,
+}
+
+struct QueueGauges {
+    queue: Fullness<Accept>,
+    depth: Gauge,
+    capacity: Gauge,
+    bytes: Gauge,
+    bytes_capacity: Gauge,
 }
 
 /// How the books are asked.
@@ -90,7 +98,23 @@ impl Observer {
                 "Requests that may wait; further ones are refused with 503 overloaded.",
                 labels,
             );
-            self.queues.push((queue, depth, capacity));
+            let bytes = self.meters.gauge(
+                "payonce_intake_queue_bytes",
+                "Bytes of the requests that wait for their batch or are in it.",
+                labels,
+            );
+            let bytes_capacity = self.meters.gauge(
+                "payonce_intake_queue_bytes_capacity",
+                "Bytes that may wait; further requests are refused with 503 overloaded.",
+                labels,
+            );
+            self.queues.push(QueueGauges {
+                queue,
+                depth,
+                capacity,
+                bytes,
+                bytes_capacity,
+            });
         }
     }
 
@@ -105,10 +129,13 @@ impl Observer {
 
     /// Everything that is measured, as it stands now.
     pub(super) async fn scrape(&self) -> String {
-        for (queue, depth, capacity) in &self.queues {
-            let (waiting, most) = queue.look();
-            depth.set(number(waiting));
-            capacity.set(number(most));
+        for gauges in &self.queues {
+            let (waiting, most) = gauges.queue.look();
+            gauges.depth.set(number(waiting));
+            gauges.capacity.set(number(most));
+            let (held, most) = gauges.queue.bytes();
+            gauges.bytes.set(number(held));
+            gauges.bytes_capacity.set(number(most));
         }
         if let Some((breaker, open)) = &self.breaker {
             open.set(f64::from(u8::from(breaker.is_open())));
@@ -143,7 +170,7 @@ impl BooksAccess {
     async fn standing(&mut self) -> Result<Standing, DbError> {
         let lease = self.lease;
         self.session
-            .ask(1, async |connection| {
+            .ask(2, async |connection| {
                 books::standing(connection, lease).await
             })
             .await
@@ -151,6 +178,8 @@ impl BooksAccess {
 }
 
 struct BooksGauges {
+    deliveries_oldest: Gauge,
+    endpoints_disabled: Gauge,
     readable: Gauge,
     discrepancies: Gauge,
     sweep_age: Gauge,
@@ -196,6 +225,16 @@ impl BooksGauges {
         }
         };
         Self {
+            deliveries_oldest: meters.gauge(
+                "payonce_webhook_oldest_due_age_seconds",
+                "How long the oldest delivery has been due to an endpoint that is enabled and does not fail; 0 if there is none.",
+                &[],
+            ),
+            endpoints_disabled: meters.gauge(
+                "payonce_webhook_endpoints_disabled",
+                "Endpoints that are disabled because they were gone, or failed for too long.",
+                &[],
+            ),
             readable: meters.gauge(
                 "payonce_books_readable",
                 "Whether the database told how the books stand; while it is 0, what it would have told is NaN.",
@@ -228,6 +267,10 @@ impl BooksGauges {
                 .as_ref()
                 .map_or(f64::NAN, |standing| counted(pick(standing)))
         };
+        self.endpoints_disabled
+            .set(told(|books| books.webhooks.disabled));
+        self.deliveries_oldest
+            .set(standing.map_or(f64::NAN, |books| books.webhooks.oldest_due));
         self.discrepancies.set(told(|books| books.discrepancies));
         self.sweep_age
             .set(standing.map_or(f64::NAN, |books| books.sweep_age_seconds));

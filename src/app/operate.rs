@@ -12,6 +12,7 @@ use crate::domain::outcome::operator::Decision;
 use crate::meters::Meters;
 use crate::provider::stripe::Stripe;
 use crate::random::Random;
+use crate::watches::Waits;
 use crate::worker::WorkerMeters;
 use crate::worker::executor::Executor;
 use crate::worker::resolve::Resolved;
@@ -32,7 +33,14 @@ impl Desk {
             completing,
             settling,
             keeping,
-        } = executor(config, database, random, &Budget::unbounded(), unmeasured)?;
+        } = executor(
+            config,
+            database,
+            random,
+            &Budget::unbounded(),
+            &Waits::none(),
+            unmeasured,
+        )?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);

@@ -24,6 +24,7 @@ mod settings;
 mod simulator;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -52,7 +53,7 @@ enum Command {
     /// Bring the database to this release's schema; safe to run from several processes at once.
     Migrate(migrate::Migrate),
     /// Print the `OpenAPI` document.
-    Openapi,
+    Openapi(openapi::Openapi),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
@@ -73,6 +74,9 @@ enum Command {
     /// Look at what differs between the provider and the books, and say that it is dealt with.
     #[command(subcommand)]
     Discrepancies(discrepancies::Discrepancies),
+    /// Look at what is sent to merchants, and send it again.
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
     /// Hold sending to the provider, for all processes; charges are accepted and wait.
     Pause(pause::PauseSending),
     /// Let sending go on after `pause`.
@@ -111,14 +115,15 @@ impl Command {
             Self::Serve(command) => command.run().await,
             Self::Healthcheck(command) => command.run().await,
             Self::Migrate(command) => command.run().await,
-            Self::Openapi => openapi::run(),
+            Self::Openapi(command) => command.run(),
             Self::Config(command) => command.run(),
-            Self::Merchants(command) => command.run().await,
+            Self::Merchants(command) => Box::pin(command.run()).await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
             Self::Refunds(command) => command.run().await,
             Self::Reconcile(command) => command.run().await,
             Self::Discrepancies(command) => command.run().await,
+            Self::Webhooks(command) => command.run().await,
             Self::Pause(command) => command.run().await,
             Self::Resume(command) => command.run().await,
             Self::IdempotencyKey(command) => command.run(),

@@ -46,6 +46,7 @@ fn the_published_commands_are_understood() {
     for line in [
         "payonce migrate --config x.toml",
         "payonce openapi",
+        "payonce openapi --version 3.0",
         "payonce config check",
         "payonce merchants create acme",
         "payonce merchants list",
@@ -97,6 +98,7 @@ fn what_is_not_understood_is_refused_with_exit_code_2() {
         "payonce pause --reason x --json",
         "payonce idempotency-key derive charge",
         "payonce completions cobol",
+        "payonce openapi --version 2.0",
         "payonce api-keys create",
         "payonce api-keys revoke x",
         "payonce merchants create \t",

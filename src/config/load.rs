@@ -244,6 +244,7 @@ fn deserialize(values: BTreeMap<String, Value>, faults: &mut Vec<ConfigError>) -
     let intake = section(&raw, "intake", faults);
     let worker = section(&raw, "worker", faults);
     let reconciler = section(&raw, "reconciler", faults);
+    let webhooks = section(&raw, "webhooks", faults);
     let idempotency = section(&raw, "idempotency", faults);
     let provider = section(&raw, "provider", faults);
     let log = section(&raw, "log", faults);
@@ -254,6 +255,7 @@ fn deserialize(values: BTreeMap<String, Value>, faults: &mut Vec<ConfigError>) -
         intake: intake?,
         worker: worker?,
         reconciler: reconciler?,
+        webhooks: webhooks?,
         idempotency: idempotency?,
         provider: provider?,
         log: log?,

@@ -12,6 +12,7 @@ mod show;
 mod tests;
 mod values;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -21,15 +22,19 @@ pub use self::error::{ConfigError, ConfigErrors};
 pub use self::load::Sources;
 pub use self::sections::{
     Admin, Database, Http, Idempotency, Intake, Log, LogFormat, Provider, Reconciler, Stripe,
-    Worker,
+    Webhooks, Worker,
 };
 pub use self::values::{CallRate, DatabaseUrl, InvalidDatabaseUrl, Secret};
 
 use crate::batch::BatchLimits;
 use crate::db::session::SessionLimits;
 use crate::domain::api_key::Mode;
+use crate::domain::endpoint_url::Reach;
 use crate::domain::retry::RetryPolicy;
+use crate::http::limits::RequestRate;
+use crate::http::{HttpLimits, ServerLimits, WebhookRules};
 use crate::reconciler::sweep::SweepLimits;
+use crate::webhooks::{DelivererLimits, Schedule, SenderLimits};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Config {
@@ -39,6 +44,7 @@ pub struct Config {
     pub intake: Intake,
     pub worker: Worker,
     pub reconciler: Reconciler,
+    pub webhooks: Webhooks,
     pub idempotency: Idempotency,
     pub provider: Provider,
     pub log: Log,
@@ -86,6 +92,25 @@ impl Config {
         check::missing(self, roles)
     }
 
+    /// What bounds a request.
+    pub fn http_limits(&self) -> HttpLimits {
+        let http = &self.http;
+        HttpLimits {
+            body_bytes: http.max_body_bytes,
+            body_read: http.request_timeout.saturating_sub(http.acceptance_timeout),
+            intake_wait: http.acceptance_timeout,
+            database_wait: self.database.connect_timeout,
+            key_window: self.provider.stripe.relied_on_key_window(),
+            request_rate: http.request_rate(),
+            unknown_keys: NonZeroU32::new(http.unknown_keys_per_second).unwrap_or(NonZeroU32::MIN),
+            webhooks: WebhookRules {
+                reach: self.webhooks.reach(),
+                most_endpoints: self.webhooks.endpoints_per_merchant,
+                secret_overlap: self.webhooks.secret_overlap,
+            },
+        }
+    }
+
     /// What is in force, as TOML with dotted keys; secrets masked.
     pub fn effective(&self) -> String {
         show::effective(self)
@@ -102,10 +127,33 @@ impl Database {
     }
 }
 
+impl Http {
+    /// What one merchant may send; `None` for no limit.
+    pub fn request_rate(&self) -> Option<RequestRate> {
+        let per_second = NonZeroU32::new(self.requests_per_second)?;
+        let burst = NonZeroU32::new(self.requests_burst).unwrap_or(per_second);
+        Some(RequestRate { per_second, burst })
+    }
+
+    pub fn server_limits(&self) -> ServerLimits {
+        ServerLimits {
+            connections: self.max_connections,
+            requests: self.max_requests,
+            head_read: self.header_timeout,
+            idle: self.idle_timeout,
+            write: self.write_timeout,
+            head_bytes: self.max_head_bytes,
+            headers: self.max_headers,
+            grace: self.shutdown_grace,
+        }
+    }
+}
+
 impl Intake {
     pub fn batch_limits(&self) -> BatchLimits {
         BatchLimits {
             queue: self.queue,
+            queue_bytes: self.queue_bytes / self.batchers.max(1),
             items: self.batch_items,
             bytes: self.batch_bytes,
             give_up_after: self.give_up_after,
@@ -142,6 +190,8 @@ impl Worker {
     pub fn batch_limits(&self) -> BatchLimits {
         BatchLimits {
             queue: self.permits.max(self.batch_items),
+            // A job is at one place at a time, and there are no more than permits.
+            queue_bytes: usize::MAX,
             items: self.batch_items,
             bytes: Self::BATCH_BYTES,
             // Later than this somebody else has the job, and looks for itself.
@@ -155,6 +205,34 @@ impl Worker {
             cap: self.retry_cap,
             slow_base: self.slow_base,
             slow_cap: self.slow_cap,
+        }
+    }
+}
+
+impl Webhooks {
+    pub fn reach(&self) -> Reach {
+        if self.allow_loopback {
+            Reach::Loopback
+        } else {
+            Reach::Public
+        }
+    }
+
+    pub fn limits(&self, grace: Duration) -> DelivererLimits {
+        DelivererLimits {
+            permits: self.permits,
+            endpoint_permits: self.endpoint_permits,
+            poll_interval: self.poll_interval,
+            lease: self.lease,
+            schedule: Schedule::new(self.retry_delays.clone()),
+            disable_after: self.disable_after,
+            retention: self.retention,
+            grace,
+            sender: SenderLimits {
+                timeout: self.timeout,
+                connect_timeout: self.connect_timeout,
+                reach: self.reach(),
+            },
         }
     }
 }

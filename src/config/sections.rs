@@ -29,8 +29,21 @@ pub struct Database {
 pub struct Http {
     pub listen: SocketAddr,
     pub max_connections: usize,
+    pub max_requests: usize,
+    pub max_waiting: usize,
+    #[serde(with = "span")]
+    pub wait_poll_interval: Duration,
     #[serde(with = "span")]
     pub header_timeout: Duration,
+    #[serde(with = "span")]
+    pub idle_timeout: Duration,
+    #[serde(with = "span")]
+    pub write_timeout: Duration,
+    pub max_head_bytes: usize,
+    pub max_headers: usize,
+    pub requests_per_second: u32,
+    pub requests_burst: u32,
+    pub unknown_keys_per_second: u32,
     #[serde(with = "span")]
     pub request_timeout: Duration,
     #[serde(with = "span")]
@@ -54,6 +67,7 @@ pub struct Admin {
 #[serde(deny_unknown_fields)]
 pub struct Intake {
     pub queue: usize,
+    pub queue_bytes: usize,
     pub batchers: usize,
     pub batch_items: usize,
     pub batch_bytes: usize,
@@ -116,6 +130,32 @@ pub struct Reconciler {
     pub refund_recheck_after: Duration,
     #[serde(with = "span")]
     pub refund_recheck_for: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Webhooks {
+    pub deliver: bool,
+    #[serde(with = "span")]
+    pub poll_interval: Duration,
+    pub permits: usize,
+    pub endpoint_permits: u32,
+    #[serde(with = "span")]
+    pub timeout: Duration,
+    #[serde(with = "span")]
+    pub connect_timeout: Duration,
+    #[serde(with = "span")]
+    pub lease: Duration,
+    #[serde(with = "values::spans")]
+    pub retry_delays: Vec<Duration>,
+    #[serde(with = "span")]
+    pub disable_after: Duration,
+    #[serde(with = "span")]
+    pub secret_overlap: Duration,
+    #[serde(with = "span")]
+    pub retention: Duration,
+    pub endpoints_per_merchant: u32,
+    pub allow_loopback: bool,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -349,6 +349,47 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
         "http.max_body_bytes",
     ),
     (
+        &[("PAYONCE__HTTP__REQUEST_TIMEOUT", "10s")],
+        "http.request_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_REQUESTS", "2048")],
+        "http.max_waiting",
+    ),
+    (
+        &[("PAYONCE__HTTP__WAIT_POLL_INTERVAL", "0s")],
+        "http.wait_poll_interval",
+    ),
+    (
+        &[("PAYONCE__HTTP__IDLE_TIMEOUT", "10s")],
+        "http.header_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__WRITE_TIMEOUT", "0s")],
+        "http.write_timeout",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_HEAD_BYTES", "16383")],
+        "http.max_head_bytes",
+    ),
+    (
+        &[("PAYONCE__HTTP__MAX_HEAD_BYTES", "1048577")],
+        "http.max_head_bytes",
+    ),
+    (&[("PAYONCE__HTTP__MAX_HEADERS", "0")], "http.max_headers"),
+    (
+        &[("PAYONCE__HTTP__REQUESTS_BURST", "1")],
+        "http.requests_burst",
+    ),
+    (
+        &[("PAYONCE__HTTP__UNKNOWN_KEYS_PER_SECOND", "0")],
+        "http.unknown_keys_per_second",
+    ),
+    (
+        &[("PAYONCE__INTAKE__QUEUE_BYTES", "524287")],
+        "intake.queue_bytes",
+    ),
+    (
         &[("PAYONCE__HTTP__LISTEN", "127.0.0.1:9090")],
         "admin.listen",
     ),
@@ -406,6 +447,10 @@ fn each_relation_is_checked() {
         [(BASE, "http://127.0.0.1:4242"), (KEY, "sk_test_x")],
         [(BASE, "http://[::1]:4242"), (KEY, "")],
         [
+            ("PAYONCE__HTTP__REQUESTS_PER_SECOND", "50"),
+            ("PAYONCE__HTTP__REQUESTS_BURST", "10"),
+        ],
+        [
             (BASE, "http://localhost:4242"),
             ("PAYONCE__PROVIDER__MODE", "live"),
         ],
@@ -453,4 +498,45 @@ fn a_process_that_calls_the_provider_needs_its_key_and_each_needs_a_database() {
         ["database.url", "provider.stripe.secret_key"]
     );
     assert!(config.check_for(api).is_err());
+}
+
+#[test]
+fn deliveries_must_fit_their_lease_and_be_kept_for_as_long_as_they_are_tried() {
+    for (name, value, key) in [
+        ("PAYONCE__WEBHOOKS__LEASE", "21s", "webhooks.lease"),
+        ("PAYONCE__WEBHOOKS__TIMEOUT", "54s", "webhooks.lease"),
+        ("PAYONCE__WEBHOOKS__RETENTION", "24h", "webhooks.retention"),
+        (
+            "PAYONCE__WEBHOOKS__CONNECT_TIMEOUT",
+            "16s",
+            "webhooks.connect_timeout",
+        ),
+        ("PAYONCE__WEBHOOKS__PERMITS", "0", "webhooks.permits"),
+        (
+            "PAYONCE__WEBHOOKS__ENDPOINT_PERMITS",
+            "0",
+            "webhooks.endpoint_permits",
+        ),
+        (
+            "PAYONCE__WEBHOOKS__POLL_INTERVAL",
+            "0s",
+            "webhooks.poll_interval",
+        ),
+    ] {
+        assert_eq!(faulty(&[(name, value)]), [key], "{name}={value}");
+    }
+    let config = load(&[("PAYONCE__WEBHOOKS__RETRY_DELAYS", "1s, 2h")]).unwrap();
+    assert_eq!(
+        config.webhooks.retry_delays,
+        [Duration::from_secs(1), Duration::from_hours(2)]
+    );
+    assert!(load(&[("PAYONCE__WEBHOOKS__RETRY_DELAYS", "1s,2")]).is_err());
+}
+
+#[test]
+fn the_loopback_interface_is_no_place_for_events_in_live_mode() {
+    let allowed = ("PAYONCE__WEBHOOKS__ALLOW_LOOPBACK", "true");
+    assert_eq!(faulty(&[allowed]), Vec::<String>::new());
+    let live = ("PAYONCE__PROVIDER__MODE", "live");
+    assert_eq!(faulty(&[allowed, live]), ["webhooks.allow_loopback"]);
 }

@@ -260,6 +260,37 @@ pub(super) mod span {
     }
 }
 
+/// Lists of durations, each with its unit.
+pub(super) mod spans {
+    use std::time::Duration;
+
+    use serde::de::{self, Deserializer};
+    use serde::{Deserialize, Serializer};
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+        value: D,
+    ) -> Result<Vec<Duration>, D::Error> {
+        let texts = Vec::<String>::deserialize(value)?;
+        texts
+            .iter()
+            .map(|text| {
+                humantime::parse_duration(text).map_err(|_| {
+                    de::Error::custom(format_args!(
+                        "`{text}` is not a duration: write it with its unit, as in 5s, 5m or 24h"
+                    ))
+                })
+            })
+            .collect()
+    }
+
+    pub(in crate::config) fn serialize<S: Serializer>(
+        spans: &[Duration],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(spans.iter().map(|span| super::span::show(*span)))
+    }
+}
+
 /// `test` or `live`.
 pub(super) mod mode {
     use serde::de::{self, Deserializer};

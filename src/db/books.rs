@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 
-use super::{DbError, interval};
+use super::{DbError, interval, webhook_deliveries};
 
 /// Jobs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,6 +30,7 @@ pub struct Standing {
     pub sweep_age_seconds: f64,
     pub paused_by_operator: bool,
     pub paused_by_recovery: bool,
+    pub webhooks: webhook_deliveries::Standing,
 }
 
 /// Enough to see that something is wrong, and little to count.
@@ -39,8 +40,9 @@ pub const MOST_COUNTED: i64 = 10_000;
 /// workers lease: when a lease was taken is told by its end.
 pub async fn standing(connection: &mut PgConnection, lease: Duration) -> Result<Standing, DbError> {
     let row = sqlx::query_file!("src/db/sql/standing.sql", MOST_COUNTED, interval(lease))
-        .fetch_one(connection)
+        .fetch_one(&mut *connection)
         .await?;
+    let webhooks = webhook_deliveries::standing(connection).await?;
     let jobs = |count, age: Option<f64>| Jobs {
         count,
         oldest_age_seconds: age.unwrap_or_default().max(0.0),
@@ -55,5 +57,6 @@ pub async fn standing(connection: &mut PgConnection, lease: Duration) -> Result<
         sweep_age_seconds: row.sweep_age.unwrap_or_default().max(0.0),
         paused_by_operator: row.paused_by_operator,
         paused_by_recovery: row.paused_by_recovery,
+        webhooks,
     })
 }

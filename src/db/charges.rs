@@ -102,6 +102,37 @@ pub async fn find_all(
         .collect()
 }
 
+/// The charges among `ids` that are not at the version that was last seen of them, in no order. One that can't be read
+/// costs the others nothing.
+pub async fn find_changed(
+    connection: &mut PgConnection,
+    seen: &[(ChargeId, i32)],
+) -> Result<Vec<Result<Charge, DbError>>, DbError> {
+    let (ids, versions): (Vec<_>, Vec<_>) = seen
+        .iter()
+        .map(|(id, version)| (id.as_uuid(), *version))
+        .unzip();
+    let rows = sqlx::query_as!(
+        ChargeRow,
+        r#"
+        SELECT
+            charges.id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
+            customer, return_url, off_session, reference, description,
+            metadata, live, provider, stage, money, charges.version, attempts,
+            prepares, provider_account, provider_charge_id, failure,
+            next_action, created_at, updated_at, finished_at, amount_refunded
+        FROM unnest($1::uuid[], $2::integer[]) AS seen (id, version)
+        JOIN charges ON charges.id = seen.id
+        WHERE charges.version <> seen.version
+        "#,
+        &ids,
+        &versions,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(Charge::try_from).collect())
+}
+
 /// A row of `charges`.
 pub(super) struct ChargeRow {
     pub(super) id: Uuid,

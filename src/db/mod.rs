@@ -12,6 +12,7 @@ pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod discrepancies;
+pub mod events;
 pub mod external_refunds;
 pub mod intake;
 pub mod merchants;
@@ -32,6 +33,8 @@ pub mod sessions;
 pub mod strays;
 pub mod sweep_pages;
 pub mod sweeps;
+pub mod webhook_deliveries;
+pub mod webhook_endpoints;
 
 use std::time::Duration;
 

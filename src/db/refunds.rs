@@ -52,6 +52,38 @@ pub async fn find_all(
     rows.into_iter().map(RefundRow::read).collect()
 }
 
+/// Those of these refunds whose version is another one now.
+pub async fn find_changed(
+    connection: &mut PgConnection,
+    seen: &[(RefundId, i32)],
+) -> Result<Vec<Result<Refund, DbError>>, DbError> {
+    let (ids, versions): (Vec<_>, Vec<_>) = seen
+        .iter()
+        .map(|(id, version)| (id.as_uuid(), *version))
+        .unzip();
+    let rows = sqlx::query_as!(
+        RefundRow,
+        r#"
+        SELECT
+            refunds.id, charge_id, merchant_id, idempotency_key, fingerprint, fingerprint_version, asked_amount, amount,
+            currency, reason, metadata, live, provider, provider_account, provider_charge_id, provider_refund_id, stage,
+            refunds.version, attempts, key_number, first_attempted_at, failure, created_at, updated_at, finished_at,
+            NULL::uuid AS intake_id
+        FROM unnest($1::uuid[], $2::integer[]) AS seen (id, version)
+        JOIN refunds ON refunds.id = seen.id
+        WHERE refunds.version <> seen.version
+        "#,
+        &ids,
+        &versions,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| row.read().map(|(refund, _)| refund))
+        .collect())
+}
+
 /// The largest page and the one refund more that tells of a next page.
 pub const MOST: u8 = 101;
 

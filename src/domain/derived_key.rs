@@ -10,8 +10,6 @@
 //!
 //! Lengths keep `ab c` and `a bc` apart. Texts are taken byte by byte: nothing is trimmed, folded or normalised.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 use super::idempotency::IdempotencyKey;
@@ -50,10 +48,7 @@ pub fn derive(operation: &str, parts: &[String]) -> Result<IdempotencyKey, Inval
         hasher.update(b":");
         hasher.update(part);
     }
-    let mut key = format!("{operation}-");
-    for byte in &hasher.finalize()[..16] {
-        write!(key, "{byte:02x}").expect("writing to a String never fails");
-    }
+    let key = format!("{operation}-{}", hex::encode(&hasher.finalize()[..16]));
     Ok(IdempotencyKey::parse(key.as_bytes()).expect("letters, digits, `_` and `-` make a key"))
 }
 

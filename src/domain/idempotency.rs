@@ -195,12 +195,7 @@ mod tests {
         full.off_session = true;
         full.reference = Some("r".to_owned());
         full.return_url = Some("https://example.com/".to_owned());
-        let hex = |draft: &Draft| {
-            Fingerprint::of(draft)
-                .hash
-                .iter()
-                .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
-        };
+        let hex = |draft: &Draft| hex::encode(Fingerprint::of(draft).hash);
         assert_eq!(
             hex(&draft()),
             "0a78c761ecb367ac278230be01b42980bdac48d68ecbe83e71f341d72e4f4647"

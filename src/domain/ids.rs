@@ -66,12 +66,7 @@ impl FromStr for ChargeId {
     type Err = InvalidChargeId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let hex = text.strip_prefix("chg_").ok_or(InvalidChargeId)?;
-        let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if !plain {
-            return Err(InvalidChargeId);
-        }
-        Uuid::try_parse(hex).map(Self).map_err(|_| InvalidChargeId)
+        uuid_behind("chg_", text).map(Self).ok_or(InvalidChargeId)
     }
 }
 
@@ -113,13 +108,15 @@ impl FromStr for RefundId {
     type Err = InvalidRefundId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let hex = text.strip_prefix("rfd_").ok_or(InvalidRefundId)?;
-        let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if !plain {
-            return Err(InvalidRefundId);
-        }
-        Uuid::try_parse(hex).map(Self).map_err(|_| InvalidRefundId)
+        uuid_behind("rfd_", text).map(Self).ok_or(InvalidRefundId)
     }
+}
+
+/// The id in a text of `prefix` and 32 hex digits, in lower case: one id has one text.
+pub(super) fn uuid_behind(prefix: &str, text: &str) -> Option<Uuid> {
+    let hex = text.strip_prefix(prefix)?;
+    let plain = hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    Uuid::try_parse(hex).ok().filter(|_| plain)
 }
 
 /// The id of the provider's object, as the provider wrote it.

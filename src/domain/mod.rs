@@ -4,6 +4,8 @@
 pub mod api_key;
 pub mod charge;
 pub mod derived_key;
+pub mod endpoint_url;
+pub mod event;
 pub mod idempotency;
 pub mod ids;
 pub mod money;
@@ -12,4 +14,5 @@ pub mod provider_event;
 pub mod refund;
 pub mod request;
 pub mod retry;
+pub mod signing;
 pub mod sweep;

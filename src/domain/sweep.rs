@@ -81,14 +81,13 @@ pub fn compare(object: &Object, ours: Option<&Ours>) -> Finding {
         | ObjectStatus::RequiresPaymentMethod
         | ObjectStatus::RequiresAction
         | ObjectStatus::Processing
-        | ObjectStatus::RequiresCapture
-        | ObjectStatus::Unknown => Reached::MayMove,
+        | ObjectStatus::RequiresCapture => Reached::MayMove,
+        ObjectStatus::Unknown => Reached::NotKnown,
     };
     match (ours.stage.status(), stored, reached) {
         (Status::Failed, _, Reached::Moved) => Finding::Differs(Difference::SuccessAfterFailed),
-        (Status::Failed, _, Reached::MayMove) | (Status::Completed, false, Reached::MayMove) => {
-            Finding::Cancel
-        }
+        (Status::Failed, _, Reached::MayMove | Reached::NotKnown)
+        | (Status::Completed, false, Reached::MayMove | Reached::NotKnown) => Finding::Cancel,
         (Status::Completed, false, Reached::Moved) => Finding::Differs(Difference::SecondSuccess),
         (Status::Completed, true, Reached::MayMove | Reached::NeverMoves) => {
             Finding::Differs(Difference::OursOnly)
@@ -99,8 +98,12 @@ pub fn compare(object: &Object, ours: Option<&Ours>) -> Finding {
             .and_then(|asked| mismatch(object, asked))
             .map_or(Finding::Agrees, difference),
         (Status::InProgress, true, Reached::Moved | Reached::NeverMoves) => Finding::Nudge,
-        (Status::InProgress, false, Reached::Moved | Reached::MayMove) => Finding::Stray(None),
-        (Status::InProgress, true, Reached::MayMove)
+        (Status::InProgress, false, Reached::Moved | Reached::MayMove | Reached::NotKnown) => {
+            Finding::Stray(None)
+        }
+        // What says nothing contradicts nothing: the books have it from an answer that did.
+        (Status::Completed, true, Reached::NotKnown)
+        | (Status::InProgress, true, Reached::MayMove | Reached::NotKnown)
         | (Status::Failed | Status::InProgress | Status::Completed, _, Reached::NeverMoves) => {
             Finding::Agrees
         }
@@ -113,6 +116,8 @@ enum Reached {
     Moved,
     MayMove,
     NeverMoves,
+    /// A status that this release does not know: it may move for all that is known, and may have moved.
+    NotKnown,
 }
 
 fn difference(alert: Alert) -> Finding {
@@ -201,6 +206,21 @@ mod tests {
             (Some(ours(Stage::Pending, None)), Finding::Stray(None)),
         ] {
             assert_eq!(compare(&open, books.as_ref()), finding, "{books:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_is_not_known_is_no_difference_and_no_reason_to_let_an_object_be() {
+        let strange = object(ObjectStatus::Unknown);
+        for (books, finding) in [
+            (None, Finding::Stray(Some(Difference::TheirsOnly))),
+            (Some(ours(Stage::Succeeded, Some("pi_1"))), Finding::Agrees),
+            (Some(ours(Stage::Succeeded, Some("pi_2"))), Finding::Cancel),
+            (Some(ours(Stage::Failed, Some("pi_1"))), Finding::Cancel),
+            (Some(ours(Stage::Processing, Some("pi_1"))), Finding::Agrees),
+            (Some(ours(Stage::Pending, None)), Finding::Stray(None)),
+        ] {
+            assert_eq!(compare(&strange, books.as_ref()), finding, "{books:?}");
         }
     }
 

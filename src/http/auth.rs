@@ -2,7 +2,14 @@
 //!
 //! The database is asked about a key at most once a second, and a key is never trusted on knowledge older than two
 //! seconds: up to 1 s old is served as it is, up to 2 s while one task asks again, older is asked for by one caller while
-//! the others wait. A malformed token never reaches the database. If the database can't be asked, nobody is let in.
+//! the others wait. A malformed token never reaches the database, and only so many unknown ones a second do. If the database
+//! can't be asked, nobody is let in.
+//!
+//! A token is never compared with one: it is looked up by its SHA-256, here and in the database. What such a search takes
+//! may tell how much of some stored hash is like the hash of what was sent; nobody can send what has a hash of his choice,
+//! and from a hash nobody gets to the 178 random bits of its token. So a comparison in constant time would add nothing.
+//!
+//! Here is also where a merchant's requests are counted against its limit: whoever is let in has taken one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +21,11 @@ use tokio::time::Instant;
 use super::HttpParts;
 use super::code::Code;
 use super::problem::ApiError;
+use super::rate_limit::{RateLimit, Strangers};
 use crate::db::DbError;
 use crate::db::api_keys::{self, Holder};
 use crate::db::pool::Pool;
-use crate::domain::api_key::{ApiKey, Mode, TokenHash};
+use crate::domain::api_key::{ApiKey, Mode, Scope, TokenHash};
 
 /// Whom a request speaks for.
 pub(super) type Principal = Holder;
@@ -40,6 +48,8 @@ struct Inner {
     wait: Duration,
     known: Mutex<HashMap<TokenHash, Known>>,
     unknown: Mutex<HashMap<TokenHash, Instant>>,
+    strangers: Strangers,
+    limit: Option<RateLimit>,
     lanes: [tokio::sync::Mutex<()>; LANES],
 }
 
@@ -54,8 +64,13 @@ struct Known {
 
 /// What the memory says about a key.
 enum Memory {
-    Holder { holder: Holder, refresh: bool },
+    Holder {
+        holder: Holder,
+        refresh: bool,
+    },
     Unknown,
+    /// Too little to go by, of a key that somebody had once.
+    Stale,
     Nothing,
 }
 
@@ -68,8 +83,23 @@ impl Authenticator {
             wait: parts.limits.database_wait,
             known: Mutex::default(),
             unknown: Mutex::default(),
+            strangers: Strangers::new(parts.limits.unknown_keys),
+            limit: parts.limits.request_rate.map(RateLimit::new),
             lanes: Default::default(),
         }))
+    }
+
+    /// Who asks, if they may change something; `refusal` says what takes a key with the scope write.
+    pub(super) async fn writer(
+        &self,
+        headers: &HeaderMap,
+        refusal: &'static str,
+    ) -> Result<Principal, ApiError> {
+        let principal = self.authenticate(headers).await?;
+        match principal.scope {
+            Scope::Write => Ok(principal),
+            Scope::Read => Err(ApiError::new(Code::Forbidden, refusal)),
+        }
     }
 
     pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
@@ -83,11 +113,17 @@ impl Authenticator {
                 Some(holder)
             }
             Memory::Unknown => None,
-            Memory::Nothing => self.0.ask_once(hash).await?,
+            Memory::Stale | Memory::Nothing => self.0.ask_once(hash).await?,
         };
         let holder = holder.ok_or_else(|| refused("the API key is unknown or revoked"))?;
         if holder.mode != self.0.mode {
             return Err(self.0.other_mode(holder.mode));
+        }
+        if let Some(limit) = &self.0.limit {
+            limit.check(holder.merchant).map_err(|wait| {
+                let detail = "more requests than the merchant's limit allows; nothing was stored, send the same request again";
+                ApiError::new(Code::RateLimited, detail).with_retry_after(wait)
+            })?;
         }
         Ok(holder)
     }
@@ -159,7 +195,7 @@ impl Inner {
                     refresh,
                 };
             }
-            return Memory::Nothing;
+            return Memory::Stale;
         }
         let asked_at = lock(&self.unknown).get(&hash).copied();
         match asked_at {
@@ -175,15 +211,22 @@ impl Inner {
             match self.remember(hash, Instant::now()) {
                 Memory::Holder { holder, .. } => Ok(Some(holder)),
                 Memory::Unknown => Ok(None),
-                Memory::Nothing => self.ask(hash).await,
+                Memory::Stale => self.ask(hash).await.map_err(ApiError::database),
+                Memory::Nothing => {
+                    self.strangers.may_ask(Instant::now()).map_err(|wait| {
+                        let detail = "too many unknown API keys at once, and this one was not seen lately; nothing was stored";
+                        ApiError::new(Code::RateLimited, detail).with_retry_after(wait)
+                    })?;
+                    let holder = self.ask(hash).await.map_err(ApiError::database)?;
+                    if holder.is_none() {
+                        self.strangers.met(Instant::now());
+                    }
+                    Ok(holder)
+                }
             }
         })
         .await;
-        match asked {
-            Ok(Ok(holder)) => Ok(holder),
-            Ok(Err(error)) => Err(ApiError::database(error)),
-            Err(_) => Err(ApiError::unavailable()),
-        }
+        asked.unwrap_or_else(|_| Err(ApiError::unavailable()))
     }
 
     async fn refresh(&self, hash: TokenHash) {
@@ -274,6 +317,8 @@ mod tests {
             wait: Duration::from_millis(50),
             known: Mutex::default(),
             unknown: Mutex::default(),
+            strangers: Strangers::new(std::num::NonZeroU32::MIN),
+            limit: None,
             lanes: Default::default(),
         }
     }
@@ -296,12 +341,12 @@ mod tests {
                 assert_eq!(holder, HOLDER);
                 refresh
             }
-            Memory::Unknown | Memory::Nothing => panic!("known"),
+            Memory::Unknown | Memory::Stale | Memory::Nothing => panic!("known"),
         };
         assert!(!refreshes(after(999)));
         assert!(refreshes(after(1000)));
         assert!(!refreshes(after(1999)));
-        assert!(matches!(after(2000), Memory::Nothing));
+        assert!(matches!(after(2000), Memory::Stale));
     }
 
     #[tokio::test]
@@ -325,7 +370,7 @@ mod tests {
         assert!(matches!(after(1000), Memory::Holder { refresh: true, .. }));
         inner.refresh(hash(1)).await;
         assert!(matches!(after(1500), Memory::Holder { refresh: true, .. }));
-        assert!(matches!(after(2000), Memory::Nothing));
+        assert!(matches!(after(2000), Memory::Stale));
     }
 
     #[tokio::test]

@@ -15,7 +15,6 @@ use super::code::Code;
 use super::problem::ApiError;
 use super::{HttpState, charges, read_body};
 use crate::db::{self, DbError};
-use crate::domain::api_key::Scope;
 use crate::domain::charge::{Charge, State as ChargeState};
 use crate::domain::ids::{ChargeId, MerchantId};
 
@@ -27,11 +26,13 @@ pub(super) async fn cancel(
     let (head, body) = request.into_parts();
     // Nothing in a body counts, and nothing is expected in one.
     read_body::discard(body).await;
-    let principal = state.auth().authenticate(&head.headers).await?;
-    if principal.scope != Scope::Write {
-        let detail = "this API key may only read; a cancel takes a key with the scope write";
-        return Err(ApiError::new(Code::Forbidden, detail));
-    }
+    let principal = state
+        .auth()
+        .writer(
+            &head.headers,
+            "this API key may only read; a cancel takes a key with the scope write",
+        )
+        .await?;
     let id = charges::path_id(id)?;
     let (pool, window) = (&state.parts().pool, state.parts().limits.key_window);
     let ask = pool.ask(async |connection| ask(connection, principal.merchant, id, window).await);
@@ -44,6 +45,8 @@ pub(super) async fn cancel(
         })?
         .map_err(ApiError::database)?
         .ok_or_else(charges::absent)?;
+    // After the commit: whoever waits for the charge looks again.
+    state.parts().waits.charges.changed([id]);
     match &charge.progress.state {
         ChargeState::Canceled => {
             charges::settled_response(&state, &head.headers, StatusCode::OK, Box::new(charge)).await

@@ -18,6 +18,7 @@ pub struct ChargeBody<'a> {
     /// Follows from the merchant and the idempotency key, and never changes.
     #[schema(value_type = String, pattern = "^chg_[0-9a-f]{32}$", example = "chg_03510a50e711533aba21e1dd9ddf20be")]
     id: Shown<crate::domain::ids::ChargeId>,
+    /// The key that made it.
     #[schema(min_length = 1, max_length = 255, example = "order-42")]
     idempotency_key: &'a str,
     /// Grows with every change, in answers and webhooks alike.
@@ -39,8 +40,10 @@ pub struct ChargeBody<'a> {
     /// ISO 4217 code in lower case.
     #[schema(pattern = "^[a-z]{3}$", example = "usd")]
     currency: &'a str,
+    /// The provider's token.
     #[schema(min_length = 1, max_length = 255, example = "pm_1QZ8")]
     payment_method: &'a str,
+    /// The provider's id of the customer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
@@ -49,9 +52,16 @@ pub struct ChargeBody<'a> {
         example = "cus_R4t"
     )]
     customer: Option<&'a str>,
+    /// Where the customer comes back to after authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, format = "uri", max_length = 2048)]
+    #[schema(
+        nullable = false,
+        format = "uri",
+        max_length = 2048,
+        example = "https://shop.example/orders/42"
+    )]
     return_url: Option<&'a str>,
+    /// The merchant's own name for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         nullable = false,
@@ -60,13 +70,22 @@ pub struct ChargeBody<'a> {
         example = "order-42"
     )]
     reference: Option<&'a str>,
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, min_length = 1, max_length = 500)]
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 500,
+        example = "Two books"
+    )]
     description: Option<&'a str>,
+    /// What the request said; empty if it said nothing.
+    #[schema(example = json!({"order": "42"}))]
     metadata: &'a BTreeMap<String, String>,
     /// Whether real money is meant.
     #[schema(example = false)]
     live: bool,
+    /// Who carries it out.
     #[schema(example = "stripe", extensions(("x-extensible-enum" = json!(["stripe"]))))]
     provider: &'a str,
     /// The provider's own id, once there is an object at the provider.
@@ -87,8 +106,10 @@ pub struct ChargeBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     next_action: Option<NextActionBody<'a>>,
+    /// When it was accepted.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:00.104233Z")]
     created_at: Shown<Instant>,
+    /// When it last changed.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:01.330021Z")]
     updated_at: Shown<Instant>,
     /// When the charge ended, if it has.
@@ -101,6 +122,7 @@ pub struct ChargeBody<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Failure)]
 pub struct FailureBody<'a> {
+    /// Why, in a word; new values may come.
     #[schema(example = "card_declined", extensions(("x-extensible-enum" = json!(["card_declined"]))))]
     code: &'a str,
     /// For people.
@@ -119,6 +141,7 @@ pub struct FailureBody<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = NextAction)]
 pub struct NextActionBody<'a> {
+    /// What to do; new values may come.
     #[schema(example = "redirect", extensions(("x-extensible-enum" = json!(["redirect"]))))]
     r#type: &'static str,
     /// Where to send the customer.
@@ -188,8 +211,9 @@ pub struct CreateCharge {
         example = "https://shop.example/orders/42"
     )]
     pub return_url: Option<String>,
-    /// Whether the customer is not there: a saved method, a renewal.
-    #[schema(nullable = false, default = false, example = false)]
+    // No `default`: openapi-typescript would make the field required of every caller.
+    /// Whether the customer is not there: a saved method, a renewal. If absent, the customer is.
+    #[schema(nullable = false, example = false)]
     pub off_session: Option<bool>,
     /// The merchant's own name for it, without control characters.
     #[schema(
@@ -292,6 +316,12 @@ pub(super) fn shown(at: OffsetDateTime) -> Shown<Instant> {
 
 /// Written by its `Display`, without a string in between.
 pub(super) struct Shown<T>(T);
+
+impl<T> Shown<T> {
+    pub(super) fn of(value: T) -> Self {
+        Self(value)
+    }
+}
 
 impl<T: fmt::Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -14,11 +14,10 @@ use super::auth::Principal;
 use super::body::{self, Parsed};
 use super::charge_body::ChargeBody;
 use super::code::Code;
-use super::limits::MOST_BODY_BYTES;
+use super::limits::HttpLimits;
 use super::problem::{ApiError, Fault, Place};
-use super::{HttpState, headers, prefer, read_body};
-use crate::db::{self, DbError};
-use crate::domain::api_key::Scope;
+use super::{HttpState, answer, headers, prefer, read_body};
+use crate::db::{self};
 use crate::domain::charge::Charge;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId};
@@ -49,7 +48,12 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
             return Err(refusal);
         }
     };
-    let body = read_body::read(body, MOST_BODY_BYTES, state.parts().limits.body_read).await?;
+    let HttpLimits {
+        body_bytes,
+        body_read,
+        ..
+    } = state.parts().limits;
+    let body = read_body::read(body, body_bytes, body_read).await?;
     let Parsed { draft, faults } = body::parse(&body)?;
     match judge(draft, faults, state)? {
         Judged::Good(request) => submit(state, principal.merchant, key, request).await,
@@ -107,12 +111,13 @@ pub(super) async fn admit(
     state: &HttpState,
     headers: &HeaderMap,
 ) -> Result<(Principal, IdempotencyKey), ApiError> {
-    let principal = state.auth().authenticate(headers).await?;
-    if principal.scope != Scope::Write {
-        let detail =
-            "this API key may only read; what moves money takes a key with the scope write";
-        return Err(ApiError::new(Code::Forbidden, detail));
-    }
+    let principal = state
+        .auth()
+        .writer(
+            headers,
+            "this API key may only read; a charge takes a key with the scope write",
+        )
+        .await?;
     let key = headers::idempotency_key(headers)?;
     headers::json_content(headers)?;
     Ok((principal, key))
@@ -252,18 +257,7 @@ pub(super) async fn read(
 ) -> Result<Option<Charge>, ApiError> {
     let pool = &state.parts().pool;
     let read = pool.ask(async |connection| db::charges::find(connection, merchant, id).await);
-    in_time(state, read).await
-}
-
-/// What a read of the database found, or why it can't be told now.
-pub(super) async fn in_time<T>(
-    state: &HttpState,
-    read: impl Future<Output = Result<T, DbError>>,
-) -> Result<T, ApiError> {
-    tokio::time::timeout(state.parts().limits.database_wait, read)
-        .await
-        .map_err(|_| ApiError::unavailable())?
-        .map_err(ApiError::database)
+    answer::in_time(state, read).await
 }
 
 /// The charge, after the wait that the client asked for.
@@ -276,7 +270,8 @@ pub(super) async fn settled_response(
     let Some(seconds) = prefer::wait(headers) else {
         return charge_response(status, &charge);
     };
-    let (charge, applied) = prefer::settle(state, charge, seconds).await;
+    let (charge, applied) =
+        prefer::settle(state, &state.parts().waits.charges, charge, seconds).await;
     let mut response = charge_response(status, &charge)?;
     if applied {
         prefer::set_applied(&mut response, seconds);
@@ -285,25 +280,10 @@ pub(super) async fn settled_response(
 }
 
 fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiError> {
-    // A charge without long texts fits: no second allocation.
-    let mut json = Vec::with_capacity(1024);
-    serde_json::to_writer(&mut json, &ChargeBody::from(charge))
-        .map_err(|error| ApiError::internal().with_source(error))?;
-    let mut response = json_response(json);
-    *response.status_mut() = status;
+    let mut response = answer::json(status, &ChargeBody::from(charge))?;
     let headers = response.headers_mut();
     if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{}", charge.id)) {
         headers.insert(header::LOCATION, location);
     }
     Ok(response)
-}
-
-/// 200 with a JSON text.
-pub(super) fn json_response(json: impl Into<Body>) -> Response {
-    let mut response = Response::new(json.into());
-    let content_type = HeaderValue::from_static("application/json");
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
-    response
 }

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 pub enum Code {
     IdempotencyKeyMissing,
     IdempotencyKeyInvalid,
+    MalformedRequest,
     MalformedJson,
     InvalidParameter,
     InvalidSignature,
@@ -19,6 +20,7 @@ pub enum Code {
     ChargeNotRefundable,
     PayloadTooLarge,
     UriTooLong,
+    HeadersTooLarge,
     UnsupportedMediaType,
     InvalidRequest,
     IdempotencyKeyReused,
@@ -64,6 +66,7 @@ impl Code {
     pub const ALL: &'static [Self] = &[
         Self::IdempotencyKeyMissing,
         Self::IdempotencyKeyInvalid,
+        Self::MalformedRequest,
         Self::MalformedJson,
         Self::InvalidParameter,
         Self::InvalidSignature,
@@ -76,6 +79,7 @@ impl Code {
         Self::ChargeNotRefundable,
         Self::PayloadTooLarge,
         Self::UriTooLong,
+        Self::HeadersTooLarge,
         Self::UnsupportedMediaType,
         Self::InvalidRequest,
         Self::IdempotencyKeyReused,
@@ -117,6 +121,14 @@ impl Code {
         self.entry().mend
     }
 
+    /// Whether the connection ends with it: what was not read of the request can't be told from the next one.
+    pub const fn closes(self) -> bool {
+        matches!(
+            self,
+            Self::RequestTimeout | Self::MalformedRequest | Self::HeadersTooLarge
+        )
+    }
+
     /// The code for an answer that the framework gave by its own.
     pub fn of_status(status: StatusCode) -> Self {
         match status {
@@ -125,6 +137,7 @@ impl Code {
             StatusCode::REQUEST_TIMEOUT => Self::RequestTimeout,
             StatusCode::PAYLOAD_TOO_LARGE => Self::PayloadTooLarge,
             StatusCode::URI_TOO_LONG => Self::UriTooLong,
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Self::HeadersTooLarge,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::UnsupportedMediaType,
             status if status.is_client_error() => Self::InvalidParameter,
             _ => Self::Internal,
@@ -169,6 +182,16 @@ impl Code {
                 AfterFix,
                 "There is more than one such header, or its value is not 1 to 255 visible ASCII characters other than the quotation mark, the backslash and the comma. Nothing was stored.",
                 "Send exactly one header line with a valid key, bare or in quotation marks.",
+            ),
+            Self::MalformedRequest => (
+                "malformed_request",
+                StatusCode::BAD_REQUEST,
+                "The request is not HTTP/1.1",
+                AfterFix,
+                "The request line or a header can't be read, Host is missing or repeated, or the length of the body is said twice and not \
+                 in the same way: by two different Content-Length, or by one and Transfer-Encoding. Nothing was stored, and the \
+                 connection is closed.",
+                "Look at what stands between: a client library or proxy of today does not send such a request.",
             ),
             Self::MalformedJson => (
                 "malformed_json",
@@ -231,7 +254,7 @@ impl Code {
                 StatusCode::REQUEST_TIMEOUT,
                 "The request did not arrive in time",
                 SameRequest,
-                "The body took too long to arrive. Nothing was stored.",
+                "The headers or the body took too long to arrive. Nothing was stored.",
                 "Send the same request again.",
             ),
             Self::ChargeNotCancelable => (
@@ -255,7 +278,7 @@ impl Code {
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "The body is too large",
                 AfterFix,
-                "A body may have up to 65536 bytes. Nothing was stored.",
+                "A body may have up to 65536 bytes, or what GET /v1/policy says. Nothing was stored.",
                 "Send a smaller body.",
             ),
             Self::UriTooLong => (
@@ -265,6 +288,15 @@ impl Code {
                 AfterFix,
                 "An address may have up to 8192 characters.",
                 "Send a shorter one.",
+            ),
+            Self::HeadersTooLarge => (
+                "headers_too_large",
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "The headers are too large",
+                AfterFix,
+                "The request line and the headers together are too large, or too many. Nothing was stored, and the connection is \
+                 closed.",
+                "Send fewer headers: a cookie or a trace that grows with each hop is the usual reason.",
             ),
             Self::UnsupportedMediaType => (
                 "unsupported_media_type",
@@ -303,7 +335,8 @@ impl Code {
                 StatusCode::TOO_MANY_REQUESTS,
                 "Too many requests",
                 SameRequest,
-                "The merchant sent more requests than its limit allows. Nothing was stored.",
+                "The merchant sent more requests than its limit, which GET /v1/policy tells, or too many keys that nobody knows were sent at once. \
+                 Nothing was stored.",
                 "Send the same request again, with the same key, after the seconds in Retry-After.",
             ),
             Self::Internal => (

@@ -4,7 +4,7 @@
 //! shift nothing. It is bound to the merchant and the filters. The check guards against mistakes, not against forgery:
 //! whoever makes one up sees their own charges from another place on.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
@@ -48,6 +48,30 @@ pub(super) enum BadCursor {
     OfOtherFilters,
 }
 
+impl BadCursor {
+    pub(super) const fn mend(self) -> &'static str {
+        match self {
+            Self::Changed => "is no cursor: send next_cursor exactly as it came",
+            Self::OfOtherFilters => {
+                "belongs to a list with other filters: send the filters of the first page with every page"
+            }
+        }
+    }
+}
+
+/// Leaves a page of what was read with one more than that, and tells where the next begins if there is one.
+pub(super) fn cut<T>(
+    found: &mut Vec<T>,
+    limit: u8,
+    list: ListMark,
+    place: impl FnOnce(&T) -> Cursor,
+) -> Option<String> {
+    let has_more = found.len() > usize::from(limit);
+    found.truncate(limit.into());
+    let shown_last = found.last().filter(|_| has_more)?;
+    Some(place(shown_last).encode(list))
+}
+
 const VERSION: u8 = 1;
 /// Version, list, time, id, check.
 const LENGTH: usize = 1 + 8 + 8 + 16 + 8;
@@ -62,11 +86,12 @@ impl Cursor {
         bytes.extend(micros.to_be_bytes());
         bytes.extend(self.id.as_bytes());
         bytes.extend(check(&bytes));
-        bytes.iter().fold(String::new(), |mut text, byte| {
-            // Writing to a string can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex::encode(bytes)
+    }
+
+    /// As a parameter: what can't be used comes with its mend.
+    pub(super) fn read(text: &str, list: ListMark) -> Result<Self, Cow<'static, str>> {
+        Self::decode(text, list).map_err(|bad| bad.mend().into())
     }
 
     pub(super) fn decode(text: &str, list: ListMark) -> Result<Self, BadCursor> {
@@ -109,18 +134,11 @@ fn part<const N: usize>(bytes: &[u8], from: usize) -> [u8; N] {
 
 /// Lower-case digits alone: one cursor has one text.
 fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
-    let digit = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; LENGTH];
-    if text.len() != 2 * LENGTH {
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
         return None;
     }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
+    let mut bytes = [0; LENGTH];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

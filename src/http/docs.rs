@@ -19,7 +19,12 @@ const STYLE: &str = include_str!("docs.css");
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn page(State(state): State<HttpState>) -> Response {
-    let mut response = typed(state.docs(), "text/html; charset=utf-8");
+    html(state.docs())
+}
+
+/// A page that nothing may be loaded into, and that no other page may show as a part of itself.
+pub(super) fn html(page: impl Into<Body>) -> Response {
+    let mut response = typed(page, "text/html; charset=utf-8");
     response.headers_mut().insert(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(POLICY),
@@ -126,7 +131,8 @@ impl Page {
         self.put(format_args!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
              <title>{title} API</title>\n<link rel=\"stylesheet\" href=\"/docs/style.css\">\n<main>\n<h1>{title} API <small>{version}</small></h1>\n\
-             <p>{said}</p>\n<p>The same for programs: <a href=\"/openapi.json\">openapi.json</a>.</p>\n",
+             <p>{said}</p>\n<p>The same for programs: <a href=\"/openapi.json\">openapi.json</a>, \
+             and in OpenAPI 3.0 <a href=\"/openapi-3.0.json\">openapi-3.0.json</a>.</p>\n",
             title = plain(&info["title"]),
             version = plain(&info["version"]),
             said = prose_of(&info["description"]),

@@ -10,20 +10,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::FutureExt;
 use tower::{Layer, Service};
 
 use super::code::Code;
+use super::limits::MOST_URI_LENGTH;
 use super::meters::HttpMeters;
 use super::problem::{ApiError, Unwritten};
 use super::request_id;
 use crate::random::Random;
-
-/// The longest request target: room for any query of this API, and small enough to keep out of a log.
-pub(super) const MOST_URI_LENGTH: usize = 8192;
 
 #[derive(Clone)]
 pub(super) struct EdgeLayer {
@@ -64,21 +62,29 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
         let id = request_id::request_id(request.headers(), &self.random);
         let path = request.uri().path();
         let private = path == "/v1" || path.starts_with("/v1/");
-        let counted = self.meters.clone().map(|meters| (meters, route(path)));
+        let counted = self.meters.clone().map(|meters| (meters, route(&request)));
         let told = tracing::enabled!(tracing::Level::DEBUG).then(|| Told::of(&request));
         let too_long = request
             .uri()
             .path_and_query()
             .is_some_and(|target| target.as_str().len() > MOST_URI_LENGTH);
-        let inner = (!too_long).then(|| self.inner.call(request));
+        // By the connection, before it came here.
+        let refused = request.extensions_mut().remove::<Unwritten>();
+        let inner = (!too_long && refused.is_none()).then(|| self.inner.call(request));
         Box::pin(async move {
             let outcome = match inner {
                 Some(inner) => AssertUnwindSafe(inner).catch_unwind().await,
-                None => Ok(Ok(uri_too_long(&id))),
+                None => Ok(Ok(match refused {
+                    Some(Unwritten(error)) => {
+                        error.log(text(&id));
+                        error.render(text(&id))
+                    }
+                    None => uri_too_long(&id),
+                })),
             };
             let mut response = match outcome {
                 Ok(Ok(response)) => response,
@@ -114,7 +120,7 @@ impl Told {
     fn of(request: &Request) -> Self {
         Self {
             method: request.method().clone(),
-            route: route(request.uri().path()),
+            route: route(request),
         }
     }
 
@@ -129,7 +135,7 @@ impl Told {
     }
 }
 
-/// Every answer of [`route`].
+/// Every route that is told in logs and counted, as the router has it.
 pub(super) const ROUTES: &[&str] = &[
     "/v1/charges",
     "/v1/charges/{id}",
@@ -139,44 +145,34 @@ pub(super) const ROUTES: &[&str] = &[
     "/v1/refunds",
     "/v1/refunds/{id}",
     "/v1/policy",
+    "/v1/events",
+    "/v1/webhook_endpoints",
+    "/v1/webhook_endpoints/{id}",
+    "/v1/webhook_endpoints/{id}/rotate_secret",
+    "/v1/webhook_endpoints/{id}/test",
+    "/v1/webhook_endpoints/{id}/deliveries",
+    "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/retry",
     "/docs",
     "/docs/style.css",
     "/healthz",
     "/readyz",
     "/openapi.json",
+    "/openapi-3.0.json",
     "/problems/{code}",
     "/webhooks/stripe",
-    "unknown",
+    "/webhooks/stripe/{account}",
+    UNKNOWN,
 ];
 
-/// The route of a path; a path as it came could hold anything.
-fn route(path: &str) -> &'static str {
-    match path {
-        "/v1/charges" => "/v1/charges",
-        "/healthz" => "/healthz",
-        "/readyz" => "/readyz",
-        "/openapi.json" => "/openapi.json",
-        "/v1/policy" => "/v1/policy",
-        "/docs" => "/docs",
-        "/docs/style.css" => "/docs/style.css",
-        path if path.starts_with("/v1/charges/") && path.ends_with("/cancel") => {
-            "/v1/charges/{id}/cancel"
-        }
-        "/v1/refunds" => "/v1/refunds",
-        path if path.starts_with("/v1/refunds/") => "/v1/refunds/{id}",
-        path if path.starts_with("/v1/charges/") && path.ends_with("/refunds") => {
-            "/v1/charges/{id}/refunds"
-        }
-        path if path.starts_with("/v1/charges/") && path.ends_with("/timeline") => {
-            "/v1/charges/{id}/timeline"
-        }
-        path if path.starts_with("/v1/charges/") => "/v1/charges/{id}",
-        path if path == "/webhooks/stripe" || path.starts_with("/webhooks/stripe/") => {
-            "/webhooks/stripe"
-        }
-        path if path.starts_with("/problems/") => "/problems/{code}",
-        _ => "unknown",
-    }
+/// Of an address that is none of ours.
+const UNKNOWN: &str = "unknown";
+
+/// The route that the request was given to; a path as it came could hold anything.
+fn route(request: &Request) -> &'static str {
+    let matched = request.extensions().get::<MatchedPath>();
+    let matched = matched.map_or(UNKNOWN, MatchedPath::as_str);
+    let known = ROUTES.iter().copied().find(|known| *known == matched);
+    known.unwrap_or(UNKNOWN)
 }
 
 fn text(id: &HeaderValue) -> &str {

@@ -86,7 +86,12 @@ impl HttpMeters {
 }
 
 fn statuses() -> Vec<StatusCode> {
-    let mut statuses = vec![StatusCode::OK, StatusCode::ACCEPTED];
+    let mut statuses = vec![
+        StatusCode::OK,
+        StatusCode::CREATED,
+        StatusCode::ACCEPTED,
+        StatusCode::NO_CONTENT,
+    ];
     statuses.extend(Code::ALL.iter().map(|code| code.status()));
     statuses.sort_unstable();
     statuses.dedup();
@@ -97,7 +102,9 @@ fn statuses() -> Vec<StatusCode> {
 fn digits(status: StatusCode) -> &'static str {
     match status.as_u16() {
         200 => "200",
+        201 => "201",
         202 => "202",
+        204 => "204",
         400 => "400",
         401 => "401",
         403 => "403",
@@ -110,6 +117,7 @@ fn digits(status: StatusCode) -> &'static str {
         415 => "415",
         422 => "422",
         429 => "429",
+        431 => "431",
         500 => "500",
         503 => "503",
         _ => "other",

@@ -5,6 +5,7 @@
 //! answered as a duplicate.
 
 mod admin;
+mod answer;
 mod auth;
 mod body;
 mod cancel;
@@ -15,19 +16,27 @@ pub mod code;
 mod cursor;
 mod docs;
 mod edge;
+
+pub mod event_body;
+pub mod event_list;
+mod head_scan;
 mod headers;
 mod health;
 mod json;
 pub mod limits;
 mod meters;
 pub mod openapi;
+pub mod openapi_3_0;
+mod openapi_parts;
 mod openapi_reads;
 mod openapi_refunds;
+mod openapi_webhooks;
 pub mod policy;
 mod prefer;
 pub mod problem;
 pub mod provider_events;
 mod query;
+mod rate_limit;
 mod read_body;
 pub mod refund_body;
 pub mod refund_list;
@@ -35,6 +44,8 @@ mod refunds;
 mod request_id;
 mod server;
 pub mod timeline;
+pub mod webhook_endpoints;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,27 +54,28 @@ use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use admin::admin_router;
 pub use charge_body::{ChargeBody, CreateCharge};
 pub use code::Code;
+pub use event_body::Message;
 pub use health::Readiness;
-pub use limits::HttpLimits;
+pub use limits::{HttpLimits, WebhookRules};
 pub use meters::HttpMeters;
 pub use problem::Problem;
 pub use provider_events::{EventMeters, EventParts};
-pub use server::{ServerLimits, serve};
+pub use server::{ServerLimits, ServerMeters, ServerSettings, serve};
 
 use crate::db::pool::Pool;
 use crate::domain::request::ProviderRules;
 use crate::intake::Intake;
 use crate::intake::refunds::RefundIntake;
 use crate::random::Random;
+use crate::watches::Waits;
 use auth::Authenticator;
 use problem::ApiError;
 
@@ -88,6 +100,7 @@ pub struct HttpParts {
     pub meters: HttpMeters,
     /// What the provider delivers; `None` where none of its secrets is configured.
     pub events: Option<EventParts>,
+    pub waits: Waits,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,
 }
@@ -109,8 +122,6 @@ pub struct HttpState(Arc<Shared>);
 struct Shared {
     parts: HttpParts,
     auth: Authenticator,
-    /// Places for requests that wait for their charge.
-    waiting: Semaphore,
     policy: Bytes,
     docs: Bytes,
 }
@@ -118,13 +129,11 @@ struct Shared {
 impl HttpState {
     pub fn new(parts: HttpParts) -> Self {
         let auth = Authenticator::new(&parts);
-        let waiting = Semaphore::new(prefer::MOST_WAITING);
         let policy = policy::render(&parts);
         let docs = docs::render(openapi::COMMITTED);
         Self(Arc::new(Shared {
             parts,
             auth,
-            waiting,
             policy,
             docs,
         }))
@@ -136,10 +145,6 @@ impl HttpState {
 
     fn auth(&self) -> &Authenticator {
         &self.0.auth
-    }
-
-    fn waiting(&self) -> &Semaphore {
-        &self.0.waiting
     }
 
     fn policy(&self) -> Bytes {
@@ -165,6 +170,33 @@ pub fn router(state: HttpState) -> Router {
         .route("/v1/charges/{id}/refunds", post(refunds::create))
         .route("/v1/refunds", get(refund_list::list))
         .route("/v1/refunds/{id}", get(refunds::show))
+        .route("/v1/events", get(event_list::list))
+        .route(
+            "/v1/webhook_endpoints",
+            post(webhook_endpoints::create).get(webhook_endpoints::list),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}",
+            get(webhook_endpoints::show)
+                .patch(webhook_endpoints::update)
+                .delete(webhook_endpoints::delete),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/rotate_secret",
+            post(webhook_endpoints::rotate_secret),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/test",
+            post(webhook_endpoints::deliveries::test),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/deliveries",
+            get(webhook_endpoints::deliveries::list),
+        )
+        .route(
+            "/v1/webhook_endpoints/{id}/deliveries/{delivery}/retry",
+            post(webhook_endpoints::deliveries::retry),
+        )
         .route("/v1/policy", get(policy::show))
         .route("/webhooks/stripe", post(provider_events::deliver))
         .route(
@@ -174,6 +206,7 @@ pub fn router(state: HttpState) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/openapi.json", get(document))
+        .route("/openapi-3.0.json", get(document_3_0))
         .route("/docs", get(docs::page))
         .route("/docs/style.css", get(docs::style))
         .route("/problems/{code}", get(problem_page))
@@ -185,14 +218,22 @@ pub fn router(state: HttpState) -> Router {
 
 /// The committed document, byte for byte.
 async fn document() -> Response {
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], openapi::COMMITTED).into_response()
+    json_text(openapi::COMMITTED)
 }
 
-async fn problem_page(code: Result<Path<String>, PathRejection>) -> Result<Html<String>, ApiError> {
+async fn document_3_0() -> Response {
+    json_text(openapi_3_0::COMMITTED)
+}
+
+fn json_text(text: &'static str) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], text).into_response()
+}
+
+async fn problem_page(code: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
     let known = code.ok().and_then(|Path(code)| Code::parse(&code));
     known
-        .map(|code| Html(code.page()))
+        .map(|code| docs::html(code.page()))
         .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such code"))
 }
 

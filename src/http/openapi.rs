@@ -1,31 +1,27 @@
 //! The published document, made from the types that are served and the codes that are told.
 //!
-//! `openapi/openapi.json` is this document, committed; a test holds them together. The service serves the committed one.
+//! `openapi/openapi.json` is this document, committed; a test holds them together. The service serves the committed one,
+//! and the copy for generators that read no 3.1.
 
-use serde_json::json;
-use utoipa::openapi::header::{Header, HeaderBuilder};
+use utoipa::ToSchema;
 use utoipa::openapi::path::{
-    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
-    PathItemBuilder, PathsBuilder,
+    HttpMethod, Operation, OperationBuilder, PathItem, PathItemBuilder, PathsBuilder,
 };
-use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::schema::{
-    AdditionalProperties, Components, ComponentsBuilder, Object, ObjectBuilder, Schema, Type,
-};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::schema::{Components, ComponentsBuilder};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{
-    ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
-    ServerBuilder,
-};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, ServerBuilder};
 
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
+use super::openapi_parts::{
+    API_KEY, answer, body, body_schema, charge_id, content, idempotency_key, location, operation,
+    prefer, request_id, request_id_header, retry_after, schema, text_header,
+};
 use super::openapi_reads as reads;
 use super::openapi_refunds as refunds;
-use super::policy::KEY_PATTERN;
+use super::openapi_webhooks as webhooks;
 use super::problem::Problem;
 
 /// The document as committed.
@@ -33,7 +29,6 @@ pub const COMMITTED: &str = include_str!("../../openapi/openapi.json");
 
 const CHARGE: &str = "Charge";
 const PROBLEM: &str = "Problem";
-pub(super) const API_KEY: &str = "api_key";
 pub(super) const CHARGES: &str = "charges";
 
 /// What can go wrong with any call under `/v1`.
@@ -52,7 +47,7 @@ pub fn document() -> String {
     text
 }
 
-fn build() -> OpenApi {
+pub(super) fn build() -> OpenApi {
     let info = InfoBuilder::new()
         .title("payonce")
         .version("1.0.0")
@@ -91,6 +86,7 @@ fn build() -> OpenApi {
             PathItem::new(HttpMethod::Get, reads::get_policy()),
         );
     let paths = refunds::paths(paths);
+    let paths = webhooks::paths(paths);
     OpenApiBuilder::new()
         .info(info)
         .servers(Some([ServerBuilder::new()
@@ -106,6 +102,12 @@ fn build() -> OpenApi {
                 .build(),
             refunds::tag(),
             TagBuilder::new()
+                .name(webhooks::EVENTS)
+                .description(Some(
+                    "What happened: read, or sent to the merchant's endpoints.",
+                ))
+                .build(),
+            TagBuilder::new()
                 .name(reads::SERVICE)
                 .description(Some("What the service takes."))
                 .build(),
@@ -114,19 +116,16 @@ fn build() -> OpenApi {
 }
 
 fn components() -> Components {
-    let mut create = CreateCharge::schema();
-    if let RefOr::T(Schema::Object(object)) = &mut create {
-        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
-    }
     let mut schemas = vec![
-        (CreateCharge::name().into_owned(), create),
-        (ChargeBody::name().into_owned(), ChargeBody::schema()),
-        (Problem::name().into_owned(), Problem::schema()),
+        body_schema::<CreateCharge>(),
+        schema::<ChargeBody<'_>>(),
+        schema::<Problem<'_>>(),
     ];
     ChargeBody::schemas(&mut schemas);
     Problem::schemas(&mut schemas);
     reads::schemas(&mut schemas);
     refunds::schemas(&mut schemas);
+    webhooks::schemas(&mut schemas);
     let api_key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some(
@@ -146,19 +145,12 @@ fn create_charge() -> Operation {
     let replayed = charge("A duplicate: the same key and the same meaning. Nothing new was made; the charge as it stands now.")
         .header("Location", location())
         .header("Idempotent-Replayed", text_header("`true` on every answer to a duplicate, and on no other.", "true"));
-    let operation = OperationBuilder::new()
-        .operation_id(Some("create_charge"))
-        .tag(CHARGES)
-        .summary(Some("Make a charge, once"))
-        .description(Some(
-            "The first request with a key makes the charge (202). Every other one with the same key and the same meaning is \
-             answered with that charge (200). The same key with another meaning is refused. Safe to repeat for ever.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+    let operation = operation(CHARGES, "create_charge", "Make a charge, once", "The first request with a key makes the charge (202). Every other one with the same key and the same meaning is \
+             answered with that charge (200). The same key with another meaning is refused. Safe to repeat for ever.")
         .parameter(idempotency_key())
         .parameter(prefer())
         .parameter(request_id())
-        .request_body(Some(charge_request()))
+        .request_body(Some(body("CreateCharge")))
         .response("202", created.build())
         .response("200", replayed.build());
     let codes = [
@@ -177,26 +169,9 @@ fn create_charge() -> Operation {
     with_problems(operation, &codes).build()
 }
 
-pub(super) fn charge_id() -> ParameterBuilder {
-    ParameterBuilder::new()
-        .name("id")
-        .parameter_in(ParameterIn::Path)
-        .required(Required::True)
-        .description(Some("The charge's id."))
-        .schema(Some(text().pattern(Some("^chg_[0-9a-f]{32}$"))))
-        .example(Some(json!("chg_03510a50e711533aba21e1dd9ddf20be")))
-}
-
 fn cancel_charge() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("cancel_charge"))
-        .tag(CHARGES)
-        .summary(Some("Cancel a charge"))
-        .description(Some(
-            "Before anything was executed the charge is canceled at once (200). After that the provider decides (202): read the \
-             charge until it is terminal. Moves no money, needs no key, is safe to repeat.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+    let operation = operation(CHARGES, "cancel_charge", "Cancel a charge", "Before anything was executed the charge is canceled at once (200). After that the provider decides (202): read the \
+             charge until it is terminal. Moves no money, needs no key, is safe to repeat.")
         .parameter(charge_id())
         .parameter(prefer())
         .parameter(request_id())
@@ -210,16 +185,16 @@ fn cancel_charge() -> Operation {
 }
 
 fn get_charge() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("get_charge"))
-        .tag(CHARGES)
-        .summary(Some("Read a charge"))
-        .description(Some("The charge as it stands now."))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(charge_id())
-        .parameter(prefer())
-        .parameter(request_id())
-        .response("200", charge("The charge.").build());
+    let operation = operation(
+        CHARGES,
+        "get_charge",
+        "Read a charge",
+        "The charge as it stands now.",
+    )
+    .parameter(charge_id())
+    .parameter(prefer())
+    .parameter(request_id())
+    .response("200", charge("The charge.").build());
     with_problems(operation, &[Code::NotFound]).build()
 }
 
@@ -241,12 +216,9 @@ fn problem(codes: &[Code]) -> Response {
         .map(|code| format!("`{}`: {}.", code.as_str(), code.title()))
         .collect::<Vec<_>>()
         .join(" ");
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name(PROBLEM)))
-        .build();
     let response = ResponseBuilder::new()
         .description(told)
-        .content("application/problem+json", content)
+        .content("application/problem+json", content(PROBLEM))
         .header("X-Request-Id", request_id_header());
     match codes[0].status().as_u16() {
         401 => response.header(
@@ -260,13 +232,7 @@ fn problem(codes: &[Code]) -> Response {
 }
 
 fn charge(description: &str) -> ResponseBuilder {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name(CHARGE)))
-        .build();
-    ResponseBuilder::new()
-        .description(description)
-        .content("application/json", content)
-        .header("X-Request-Id", request_id_header())
+    answer(description, CHARGE)
         .header("Location", location())
         .header(
             "Preference-Applied",
@@ -277,99 +243,10 @@ fn charge(description: &str) -> ResponseBuilder {
         )
 }
 
-fn charge_request() -> RequestBody {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name("CreateCharge")))
-        .build();
-    RequestBodyBuilder::new()
-        .description(Some("One JSON object in UTF-8 of up to 65536 bytes."))
-        .required(Some(Required::True))
-        .content("application/json", content)
-        .build()
-}
-
-pub(super) fn idempotency_key() -> Parameter {
-    ParameterBuilder::new()
-        .name("Idempotency-Key")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::True)
-        .description(Some(
-            "One key for each purchase, made and kept by the caller and sent with every retry: a new key is a new charge. \
-             Visible ASCII characters other than the quotation mark, the backslash and the comma. Never make one for each attempt.",
-        ))
-        .schema(Some(
-            text()
-                .min_length(Some(1))
-                .max_length(Some(255))
-                .pattern(Some(KEY_PATTERN)),
-        ))
-        .example(Some(json!("order-42")))
-        .build()
-}
-
-pub(super) fn prefer() -> Parameter {
-    ParameterBuilder::new()
-        .name("Prefer")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::False)
-        .description(Some(
-            "`wait=N` (RFC 7240): hold the answer for up to N seconds, at most 30, until the charge is terminal or needs the customer. A bad value is ignored.",
-        ))
-        .schema(Some(text()))
-        .example(Some(json!("wait=10")))
-        .build()
-}
-
-pub(super) fn request_id() -> Parameter {
-    ParameterBuilder::new()
-        .name("X-Request-Id")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::False)
-        .description(Some(
-            "The caller's own name for this request; echoed. Made if absent or not sane.",
-        ))
-        .schema(Some(text().min_length(Some(1)).max_length(Some(128))))
-        .build()
-}
-
-pub(super) fn text() -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String)
-}
-
-fn location() -> Header {
-    text_header(
-        "The charge's address.",
-        "/v1/charges/chg_03510a50e711533aba21e1dd9ddf20be",
-    )
-}
-
-pub(super) fn request_id_header() -> Header {
-    text_header("Names this request in the service's log.", "req-7")
-}
-
-pub(super) fn text_header(description: &str, example: &str) -> Header {
-    HeaderBuilder::new()
-        .schema(Some(Object::with_type(Type::String)))
-        .description(Some(description))
-        .example(Some(json!(example)))
-        .build()
-}
-
-fn retry_after() -> Header {
-    HeaderBuilder::new()
-        .schema(Some(
-            ObjectBuilder::new()
-                .schema_type(Type::Integer)
-                .minimum(Some(0)),
-        ))
-        .description(Some(
-            "Whole seconds to wait before the same request is sent again.",
-        ))
-        .build()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Run with `UPDATE_OPENAPI=1` to write the file.

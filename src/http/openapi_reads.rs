@@ -1,20 +1,16 @@
 //! The operations of the published document that only read.
 
-use serde_json::json;
+use utoipa::ToSchema;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{
-    Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
-};
-use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
-use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::path::{Operation, Parameter};
+use utoipa::openapi::schema::{KnownFormat, SchemaFormat};
+use utoipa::openapi::{RefOr, Schema};
 
-use super::charge_list::{ChargeListBody, MOST_LISTED, USUALLY_LISTED};
+use super::charge_list::ChargeListBody;
 use super::code::Code;
-use super::openapi::{
-    API_KEY, CHARGES, charge_id, request_id, request_id_header, text, with_problems,
+use super::openapi::{CHARGES, with_problems};
+use super::openapi_parts::{
+    answer, charge_id, cursor, limit, operation, query, request_id, schema, text,
 };
 use super::policy::{KEY_PATTERN, Policy};
 use super::timeline::TimelineBody;
@@ -25,12 +21,9 @@ pub(super) const SERVICE: &str = "service";
 /// The schemas of what these operations answer.
 pub(super) fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     schemas.extend([
-        (
-            ChargeListBody::name().into_owned(),
-            ChargeListBody::schema(),
-        ),
-        (TimelineBody::name().into_owned(), TimelineBody::schema()),
-        (Policy::name().into_owned(), Policy::schema()),
+        schema::<ChargeListBody<'_>>(),
+        schema::<TimelineBody<'_>>(),
+        schema::<Policy>(),
     ]);
     ChargeListBody::schemas(schemas);
     TimelineBody::schemas(schemas);
@@ -38,19 +31,12 @@ pub(super) fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
 }
 
 pub(super) fn list_charges() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("list_charges"))
-        .tag(CHARGES)
-        .summary(Some("List charges"))
-        .description(Some(
-            "The merchant's charges, newest first; every filter that is given must hold. An unknown or repeated parameter is \
+    let operation = operation(CHARGES, "list_charges", "List charges", "The merchant's charges, newest first; every filter that is given must hold. An unknown or repeated parameter is \
              refused: a misspelt filter must not answer with somebody else's charge. Pages neither repeat nor skip a charge, \
-             whatever comes in between; one that is accepted after the first page was read need not be on a later one.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+             whatever comes in between; one that is accepted after the first page was read need not be on a later one.")
         .parameters(Some(list_parameters()))
         .parameter(request_id())
-        .response("200", answer("One page.", "ChargeList"));
+        .response("200", answer("One page.", "ChargeList").build());
     with_problems(operation, &[Code::InvalidParameter]).build()
 }
 
@@ -108,82 +94,29 @@ fn list_parameters() -> Vec<Parameter> {
             time(),
             "2026-11-30T00:00:00Z",
         ),
-        limit(),
-        query(
-            "cursor",
-            "`next_cursor` of the page before, with the same filters.",
-            text().min_length(Some(1)).max_length(Some(255)),
-            "019f2c7a1e5d3b8a40000640cd2f5e1a2903510a50e711533aba21e1dd9ddf20be5f0c1d2e3a4b5c6d",
-        ),
+        limit("The most charges on the page."),
+        cursor(),
     ]
 }
 
-fn query(name: &str, description: &str, schema: ObjectBuilder, example: &str) -> Parameter {
-    ParameterBuilder::new()
-        .name(name)
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(description))
-        .schema(Some(schema))
-        .example(Some(json!(example)))
-        .build()
-}
-
-fn limit() -> Parameter {
-    ParameterBuilder::new()
-        .name("limit")
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some("The most charges on the page."))
-        .schema(Some(
-            ObjectBuilder::new()
-                .schema_type(Type::Integer)
-                .minimum(Some(1))
-                .maximum(Some(i64::from(MOST_LISTED)))
-                .default(Some(json!(USUALLY_LISTED))),
-        ))
-        .example(Some(json!(50)))
-        .build()
-}
-
 pub(super) fn get_charge_timeline() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("get_charge_timeline"))
-        .tag(CHARGES)
-        .summary(Some("Read a charge's history"))
-        .description(Some(
-            "Every transition, attempt and event of the charge, oldest first, from its acceptance on.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(charge_id())
-        .parameter(request_id())
-        .response("200", answer("The history.", "Timeline"));
+    let operation = operation(
+        CHARGES,
+        "get_charge_timeline",
+        "Read a charge's history",
+        "Every transition, attempt and event of the charge, oldest first, from its acceptance on.",
+    )
+    .parameter(charge_id())
+    .parameter(request_id())
+    .response("200", answer("The history.", "Timeline").build());
     with_problems(operation, &[Code::NotFound]).build()
 }
 
 pub(super) fn get_policy() -> Operation {
-    let operation = OperationBuilder::new()
-        .operation_id(Some("get_policy"))
-        .tag(SERVICE)
-        .summary(Some("Read what the service takes"))
-        .description(Some(
-            "The syntax of keys, limits, currencies with their decimals and caps, and how long requests are kept.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
+    let operation = operation(SERVICE, "get_policy", "Read what the service takes", "The syntax of keys, limits, currencies with their decimals and caps, and how long requests are kept.")
         .parameter(request_id())
-        .response("200", answer("The policy.", "Policy"));
+        .response("200", answer("The policy.", "Policy").build());
     with_problems(operation, &[]).build()
-}
-
-fn answer(description: &str, schema: &str) -> Response {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name(schema)))
-        .build();
-    ResponseBuilder::new()
-        .description(description)
-        .content("application/json", content)
-        .header("X-Request-Id", request_id_header())
-        .build()
 }
 
 #[cfg(test)]

@@ -1,23 +1,16 @@
 //! The published document of refunds.
 
-use serde_json::json;
-use utoipa::openapi::path::{
-    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
-    PathsBuilder,
-};
-use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::ToSchema;
+use utoipa::openapi::path::{HttpMethod, Operation, Parameter, PathItem, PathsBuilder};
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
-use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::tag::{Tag, TagBuilder};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::{RefOr, Schema};
 
-use super::charge_list::{MOST_LISTED, USUALLY_LISTED};
 use super::code::Code;
-use super::openapi::{
-    API_KEY, charge_id, idempotency_key, prefer, request_id, request_id_header, text, text_header,
-    with_problems,
+use super::openapi::with_problems;
+use super::openapi_parts::{
+    answer, body, body_schema, charge_id, cursor, idempotency_key, limit, operation, path, prefer,
+    query, request_id, schema, text, text_header,
 };
 use super::policy::KEY_PATTERN;
 use super::refund_body::{CreateRefund, RefundBody};
@@ -26,16 +19,11 @@ use super::refund_list::RefundListBody;
 const REFUNDS: &str = "refunds";
 
 pub(super) fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-    let mut create = CreateRefund::schema();
-    if let RefOr::T(Schema::Object(object)) = &mut create {
-        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
-    }
-    schemas.push((CreateRefund::name().into_owned(), create));
-    schemas.push((RefundBody::name().into_owned(), RefundBody::schema()));
-    schemas.push((
-        RefundListBody::name().into_owned(),
-        RefundListBody::schema(),
-    ));
+    schemas.extend([
+        body_schema::<CreateRefund>(),
+        schema::<RefundBody<'_>>(),
+        schema::<RefundListBody<'_>>(),
+    ]);
     RefundBody::schemas(schemas);
 }
 
@@ -79,23 +67,21 @@ fn create_refund() -> Operation {
             "true",
         ),
     );
-    let operation = OperationBuilder::new()
-        .operation_id(Some("create_refund"))
-        .tag(REFUNDS)
-        .summary(Some("Refund a charge, once"))
-        .description(Some(
-            "The first request with a key makes the refund (202). Every other one with the same key and the same meaning is \
-             answered with that refund (200). Refunds in progress and completed ones never add up to more than the charge. A \
-             charge and a refund under one key are two requests.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(charge_id())
-        .parameter(idempotency_key())
-        .parameter(prefer())
-        .parameter(request_id())
-        .request_body(Some(refund_request()))
-        .response("202", created.build())
-        .response("200", replayed.build());
+    let operation = operation(
+        REFUNDS,
+        "create_refund",
+        "Refund a charge, once",
+        "The first request with a key makes the refund (202). Every other one with the same key and the same meaning is \
+         answered with that refund (200). Refunds in progress and completed ones never add up to more than the charge; `{}` \
+         asks for all that is left. A charge and a refund under one key are two requests.",
+    )
+    .parameter(charge_id())
+    .parameter(idempotency_key())
+    .parameter(prefer())
+    .parameter(request_id())
+    .request_body(Some(body("CreateRefund")))
+    .response("202", created.build())
+    .response("200", replayed.build());
     let codes = [
         Code::IdempotencyKeyMissing,
         Code::IdempotencyKeyInvalid,
@@ -116,89 +102,68 @@ fn create_refund() -> Operation {
 }
 
 fn get_refund() -> Operation {
-    let id = ParameterBuilder::new()
-        .name("id")
-        .parameter_in(ParameterIn::Path)
-        .required(Required::True)
-        .description(Some("The refund's id."))
-        .schema(Some(text().pattern(Some("^rfd_[0-9a-f]{32}$"))))
-        .example(Some(json!("rfd_03510a50e711533aba21e1dd9ddf20be")));
-    let operation = OperationBuilder::new()
-        .operation_id(Some("get_refund"))
-        .tag(REFUNDS)
-        .summary(Some("Read a refund"))
-        .description(Some("The refund as it stands now."))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(id)
-        .parameter(prefer())
-        .parameter(request_id())
-        .response("200", refund("The refund.").build());
+    let id = path(
+        "id",
+        "The refund's id.",
+        text()
+            .min_length(Some(36))
+            .max_length(Some(36))
+            .pattern(Some("^rfd_[0-9a-f]{32}$")),
+        "rfd_03510a50e711533aba21e1dd9ddf20be",
+    );
+    let operation = operation(
+        REFUNDS,
+        "get_refund",
+        "Read a refund",
+        "The refund as it stands now.",
+    )
+    .parameter(id)
+    .parameter(prefer())
+    .parameter(request_id())
+    .response("200", refund("The refund.").build());
     with_problems(operation, &[Code::NotFound]).build()
 }
 
 fn list_refunds() -> Operation {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name("RefundList")))
-        .build();
-    let page = ResponseBuilder::new()
-        .description("One page, newest first.")
-        .content("application/json", content)
-        .header("X-Request-Id", request_id_header());
-    let limit = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(1))
-        .maximum(Some(i32::from(MOST_LISTED)))
-        .default(Some(json!(USUALLY_LISTED)));
-    let operation = OperationBuilder::new()
-        .operation_id(Some("list_refunds"))
-        .tag(REFUNDS)
-        .summary(Some("List refunds"))
-        .description(Some(
-            "Newest first. Unknown or repeated parameters are refused: a misspelt filter must not answer with another refund.",
-        ))
-        .security(SecurityRequirement::new(API_KEY, [] as [&str; 0]))
-        .parameter(query(
+    let operation = operation(
+        REFUNDS,
+        "list_refunds",
+        "List refunds",
+        "Newest first. Unknown or repeated parameters are refused: a misspelt filter must not answer with another refund.",
+    )
+    .parameters(Some(filters()))
+    .parameter(limit("The most refunds on one page."))
+    .parameter(cursor())
+    .parameter(request_id())
+    .response("200", answer("One page, newest first.", "RefundList").build());
+    with_problems(operation, &[Code::InvalidParameter]).build()
+}
+
+fn filters() -> [Parameter; 2] {
+    [
+        query(
             "charge_id",
             "Only the refunds of this charge.",
-            text().pattern(Some("^chg_[0-9a-f]{32}$")),
-        ))
-        .parameter(query(
+            text()
+                .min_length(Some(36))
+                .max_length(Some(36))
+                .pattern(Some("^chg_[0-9a-f]{32}$")),
+            "chg_03510a50e711533aba21e1dd9ddf20be",
+        ),
+        query(
             "idempotency_key",
             "Only the refund that this key has made.",
             text()
                 .min_length(Some(1))
                 .max_length(Some(255))
                 .pattern(Some(KEY_PATTERN)),
-        ))
-        .parameter(query("limit", "The most on one page.", limit))
-        .parameter(query(
-            "cursor",
-            "`next_cursor` of the page before, as it came.",
-            text().max_length(Some(255)),
-        ))
-        .parameter(request_id())
-        .response("200", page.build());
-    with_problems(operation, &[Code::InvalidParameter]).build()
-}
-
-fn query(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
-    ParameterBuilder::new()
-        .name(name)
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(description))
-        .schema(Some(schema))
-        .build()
+            "order-42-return",
+        ),
+    ]
 }
 
 fn refund(description: &str) -> ResponseBuilder {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name("Refund")))
-        .build();
-    ResponseBuilder::new()
-        .description(description)
-        .content("application/json", content)
-        .header("X-Request-Id", request_id_header())
+    answer(description, "Refund")
         .header(
             "Location",
             text_header(
@@ -213,19 +178,6 @@ fn refund(description: &str) -> ResponseBuilder {
                 "wait=10",
             ),
         )
-}
-
-fn refund_request() -> RequestBody {
-    let content = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name("CreateRefund")))
-        .build();
-    RequestBodyBuilder::new()
-        .description(Some(
-            "One JSON object in UTF-8 of up to 65536 bytes; `{}` refunds all that is left.",
-        ))
-        .required(Some(Required::True))
-        .content("application/json", content)
-        .build()
 }
 
 #[cfg(test)]

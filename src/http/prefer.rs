@@ -1,26 +1,19 @@
-//! `Prefer: wait=N`: holds an answer until the charge is terminal or needs the customer, or N seconds have passed.
+//! `Prefer: wait=N`: holds an answer until the charge or refund is terminal or needs the customer, or N seconds have passed.
 //!
-//! Waiting reads the charge again and again, so only so many requests wait at once; one more is answered without a wait
-//! and without `Preference-Applied`. Shutdown ends every wait.
+//! The wait itself is a [`Watch`](crate::watches::Watch). Only so many requests wait at once; one more is answered without
+//! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. Shutdown
+//! ends every wait.
 
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use tokio::time::Instant;
 
 use super::HttpState;
-use super::{charges, refunds};
-use crate::domain::charge::{Charge, State};
-use crate::domain::refund::{Refund, RefundState};
+use crate::watches::{Watched, Watches};
 
 /// The longest wait, in seconds; part of the contract.
 pub(super) const MOST_SECONDS: u64 = 30;
-/// How many requests wait at once: at the slowest pace they read the database a thousand times a second.
-pub(super) const MOST_WAITING: usize = 512;
-/// Reads start close together, because most charges are done in some milliseconds, and drift apart.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LAST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The wait a client asks for, cut to the most; the first `wait` counts, and a bad value is none.
 pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
@@ -40,78 +33,33 @@ pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
     Some(seconds.min(MOST_SECONDS))
 }
 
-/// The charge after the wait, and whether the wait was applied. What can't be read in between does not matter: the
-/// charge as it was last known is the answer.
-pub(super) async fn settle(
+/// The object after the wait, and whether the wait was applied.
+pub(super) async fn settle<T: Watched>(
     state: &HttpState,
-    mut charge: Box<Charge>,
+    watches: &Watches<T>,
+    object: Box<T>,
     seconds: u64,
-) -> (Box<Charge>, bool) {
-    let Ok(_place) = state.waiting().try_acquire() else {
-        return (charge, false);
-    };
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut pause = FIRST_PAUSE;
-    while is_on_its_way(&charge) && Instant::now() < end {
-        tokio::select! {
-            () = tokio::time::sleep_until(end.min(Instant::now() + pause)) => {}
-            () = state.parts().closing.cancelled() => break,
-        }
-        pause = (pause * 2).min(LAST_PAUSE);
-        if let Ok(Some(now)) = charges::read(state, charge.merchant, charge.id).await {
-            charge = Box::new(now);
-        }
+) -> (Box<T>, bool) {
+    if seconds == 0 || !object.is_on_its_way() {
+        return (object, true);
     }
-    (charge, true)
+    let known = object.clone();
+    let mut watch = match watches.watch(object) {
+        Ok(watch) => watch,
+        Err(object) => return (object, false),
+    };
+    let settled = tokio::select! {
+        settled = watch.settled() => settled,
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => watch.give_up(),
+        () = state.parts().closing.cancelled() => watch.give_up(),
+    };
+    (settled.unwrap_or(known), true)
 }
 
 /// Says how long the wait could have been.
 pub(super) fn set_applied(response: &mut Response, seconds: u64) {
     if let Ok(value) = HeaderValue::try_from(format!("wait={seconds}")) {
         response.headers_mut().insert("preference-applied", value);
-    }
-}
-
-/// The same for a refund.
-pub(super) async fn settle_refund(
-    state: &HttpState,
-    mut refund: Box<Refund>,
-    seconds: u64,
-) -> (Box<Refund>, bool) {
-    let Ok(_place) = state.waiting().try_acquire() else {
-        return (refund, false);
-    };
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut pause = FIRST_PAUSE;
-    while refund_is_on_its_way(&refund) && Instant::now() < end {
-        tokio::select! {
-            () = tokio::time::sleep_until(end.min(Instant::now() + pause)) => {}
-            () = state.parts().closing.cancelled() => break,
-        }
-        pause = (pause * 2).min(LAST_PAUSE);
-        if let Ok(Some(now)) = refunds::read(state, refund.merchant, refund.id).await {
-            refund = Box::new(now);
-        }
-    }
-    (refund, true)
-}
-
-fn refund_is_on_its_way(refund: &Refund) -> bool {
-    match &refund.progress.state {
-        RefundState::Pending | RefundState::Processing | RefundState::RequiresReconciliation => {
-            true
-        }
-        RefundState::RequiresAction
-        | RefundState::Succeeded
-        | RefundState::Failed(_)
-        | RefundState::Canceled => false,
-    }
-}
-
-fn is_on_its_way(charge: &Charge) -> bool {
-    match &charge.progress.state {
-        State::Pending | State::Processing { .. } | State::RequiresReconciliation => true,
-        State::RequiresAction(_) | State::Succeeded | State::Failed(_) | State::Canceled => false,
     }
 }
 

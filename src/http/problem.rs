@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -28,6 +29,8 @@ pub struct ApiError {
     faults: Vec<Fault>,
     charge: Option<ChargeId>,
     source: Option<Box<dyn Error + Send + Sync>>,
+    /// When to send again, in seconds, where that is known.
+    retry_after: Option<u64>,
 }
 
 /// One fault of a request, and its mend.
@@ -65,6 +68,7 @@ impl ApiError {
             faults: Vec::new(),
             charge: None,
             source: None,
+            retry_after: None,
         }
     }
 
@@ -146,6 +150,17 @@ impl ApiError {
         Self { charge, ..self }
     }
 
+    /// Whole seconds, and never none at all.
+    #[must_use]
+    pub fn with_retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let retry_after = Some(seconds.max(1));
+        Self {
+            retry_after,
+            ..self
+        }
+    }
+
     #[must_use]
     pub fn with_source(self, source: impl Error + Send + Sync + 'static) -> Self {
         let source: Option<Box<dyn Error + Send + Sync>> = Some(Box::new(source));
@@ -189,18 +204,7 @@ impl ApiError {
     /// The answer, as it goes out.
     pub(super) fn render(&self, request_id: &str) -> Response {
         let code = self.code;
-        let problem = Problem {
-            r#type: format!("/problems/{}", code.as_str()),
-            title: code.title(),
-            status: code.status().as_u16(),
-            detail: &self.detail,
-            code: code.as_str(),
-            request_id,
-            retry: code.retry().as_str(),
-            errors: self.faults.iter().map(ProblemError::from).collect(),
-            charge_id: self.charge.map(|charge| charge.to_string()),
-        };
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let body = self.body(request_id);
         let mut response = (code.status(), body).into_response();
         let mut set = |name: HeaderName, value: &'static str| {
             response
@@ -212,13 +216,48 @@ impl ApiError {
             StatusCode::UNAUTHORIZED => set(header::WWW_AUTHENTICATE, "Bearer"),
             // A second is enough for a batch to drain and for a pool to connect again.
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                set(header::RETRY_AFTER, "1");
+                let seconds = HeaderValue::from(self.retry_after.unwrap_or(1));
+                response.headers_mut().insert(header::RETRY_AFTER, seconds);
             }
-            // What was not read of the request can't be told from the next one.
-            StatusCode::REQUEST_TIMEOUT => set(header::CONNECTION, "close"),
             _ => {}
         }
+        if code.closes() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         response
+    }
+
+    /// The answer as the bytes of HTTP/1.1, for who has no request to answer. The connection closes after it.
+    pub(super) fn on_the_wire(&self, request_id: &str) -> Vec<u8> {
+        let body = self.body(request_id);
+        let status = self.code.status();
+        let mut answer = format!(
+            "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nx-request-id: {request_id}\r\n\
+             connection: close\r\n\r\n",
+            status.as_u16(),
+            status.canonical_reason().unwrap_or_default(),
+            body.len()
+        )
+        .into_bytes();
+        answer.extend_from_slice(&body);
+        answer
+    }
+
+    fn body(&self, request_id: &str) -> Vec<u8> {
+        let code = self.code;
+        let problem = Problem {
+            r#type: format!("/problems/{}", code.as_str()),
+            title: code.title(),
+            status: code.status().as_u16(),
+            detail: &self.detail,
+            code: code.as_str(),
+            request_id,
+            retry: code.retry().as_str(),
+            errors: self.faults.iter().map(ProblemError::from).collect(),
+            charge_id: self.charge.map(|charge| charge.to_string()),
+        };
+        serde_json::to_vec(&problem).unwrap_or_default()
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::code::Code;
 use super::problem::ApiError;
-use super::{HttpState, read_body};
+use super::{HttpState, answer, read_body};
 use crate::db;
 use crate::db::provider_events::{Effect, TakenIn};
 use crate::db::sweeps::Account;
@@ -110,11 +110,8 @@ async fn take(
     let storing = state.parts().pool.ask(async |connection| {
         db::provider_events::take_in(connection, account, live, &event).await
     });
-    let taken = tokio::time::timeout(limits.database_wait, storing)
-        .await
-        // It may have been stored: the repeat finds it.
-        .map_err(|_| ApiError::unavailable())?
-        .map_err(ApiError::database)?;
+    // What is out of time may have been stored: the repeat finds it.
+    let taken = answer::in_time(state, storing).await?;
     parts.meters.taken_in(taken.effect);
     tell(&event, taken);
     if taken.effect == Effect::Nudged {

@@ -1,19 +1,18 @@
 //! GET /v1/refunds: the refunds of one merchant, newest first, in pages.
 
-use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::charge_list::{LATEST, USUALLY_LISTED, cursor_mend, limit};
-use super::cursor::{Cursor, ListMark};
+use super::charge_list::{LATEST, USUALLY_LISTED, limit};
+use super::cursor::{Cursor, ListMark, cut};
 use super::problem::ApiError;
 use super::query::Parameters;
 use super::refund_body::RefundBody;
-use super::{HttpState, charges};
+use super::{HttpState, answer};
 use crate::db::refunds::{self, Wanted};
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId, RefundId};
@@ -43,24 +42,16 @@ pub(super) async fn list(
         .parts()
         .pool
         .ask(async |connection| refunds::list(connection, wanted).await);
-    let mut found = charges::in_time(&state, read).await?;
-    let page = usize::from(wanted.limit - 1);
-    let has_more = found.len() > page;
-    found.truncate(page);
-    let next_cursor = found.last().filter(|_| has_more).map(|last| {
-        let cursor = Cursor {
-            created_at: last.created_at,
-            id: last.id.as_uuid(),
-        };
-        cursor.encode(mark)
+    let mut found = answer::in_time(&state, read).await?;
+    let next_cursor = cut(&mut found, wanted.limit - 1, mark, |last| Cursor {
+        created_at: last.created_at,
+        id: last.id.as_uuid(),
     });
     let body = RefundListBody {
         data: found.iter().map(RefundBody::from).collect(),
         next_cursor,
     };
-    let json =
-        serde_json::to_vec(&body).map_err(|error| ApiError::internal().with_source(error))?;
-    Ok(charges::json_response(Body::from(json)))
+    answer::json(StatusCode::OK, &body)
 }
 
 fn read(query: Option<&str>, merchant: MerchantId) -> Result<(Wanted, ListMark), ApiError> {
@@ -80,9 +71,7 @@ fn read(query: Option<&str>, merchant: MerchantId) -> Result<(Wanted, ListMark),
         ("refund", refund.map(|refund| refund.to_string())),
     ];
     let mark = ListMark::of(merchant, &filters);
-    let cursor = given.take("cursor", "cursor", |text| {
-        Cursor::decode(text, mark).map_err(|bad| cursor_mend(bad).into())
-    });
+    let cursor = given.take("cursor", "cursor", |text| Cursor::read(text, mark));
     given.finish()?;
     let wanted = Wanted {
         merchant,

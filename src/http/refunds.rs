@@ -3,7 +3,6 @@
 //! By the rules of POST /v1/charges: nothing is stored until all of the request is valid, and a request that was accepted
 //! once is answered with its refund for ever. A client that hangs up drops the handler here and nothing else.
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,7 +13,7 @@ use super::code::Code;
 use super::limits::MOST_BODY_BYTES;
 use super::problem::{ApiError, Fault, Place};
 use super::refund_body::RefundBody;
-use super::{HttpState, charges, prefer, read_body};
+use super::{HttpState, answer, charges, prefer, read_body};
 use crate::batch::Refusal;
 use crate::db;
 use crate::domain::charge::{Charge, State as ChargeState};
@@ -64,7 +63,7 @@ async fn take_in(
         let charge = db::charges::find(connection, merchant, draft.charge).await?;
         Ok((refund, charge))
     });
-    let (refund, charge) = charges::in_time(state, read).await?;
+    let (refund, charge) = answer::in_time(state, read).await?;
     let shape_is_right = faults.is_empty();
     if let Some(refund) = refund
         && shape_is_right
@@ -223,7 +222,7 @@ pub(super) async fn read(
 ) -> Result<Option<Refund>, ApiError> {
     let pool = &state.parts().pool;
     let read = pool.ask(async |connection| db::refunds::find(connection, merchant, id).await);
-    charges::in_time(state, read).await
+    answer::in_time(state, read).await
 }
 
 /// The refund, after the wait that the client asked for.
@@ -236,7 +235,8 @@ async fn settled_response(
     let Some(seconds) = prefer::wait(headers) else {
         return refund_response(status, &refund);
     };
-    let (refund, applied) = prefer::settle_refund(state, refund, seconds).await;
+    let (refund, applied) =
+        prefer::settle(state, &state.parts().waits.refunds, refund, seconds).await;
     let mut response = refund_response(status, &refund)?;
     if applied {
         prefer::set_applied(&mut response, seconds);
@@ -245,10 +245,7 @@ async fn settled_response(
 }
 
 fn refund_response(status: StatusCode, refund: &Refund) -> Result<Response, ApiError> {
-    let json = serde_json::to_vec(&RefundBody::from(refund))
-        .map_err(|error| ApiError::internal().with_source(error))?;
-    let mut response = charges::json_response(Body::from(json));
-    *response.status_mut() = status;
+    let mut response = answer::json(status, &RefundBody::from(refund))?;
     if let Ok(location) = HeaderValue::try_from(format!("/v1/refunds/{}", refund.id)) {
         response.headers_mut().insert(header::LOCATION, location);
     }

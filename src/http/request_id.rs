@@ -16,6 +16,11 @@ pub(super) fn request_id(headers: &HeaderMap, random: &Random) -> HeaderValue {
     {
         return value.clone();
     }
+    made(random)
+}
+
+/// A new one.
+pub(super) fn made(random: &Random) -> HeaderValue {
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
     let text = random.uuid().hyphenated().encode_lower(&mut text);
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unnamed"))

@@ -1,9 +1,8 @@
 //! GET /v1/charges/{id}/timeline: how a charge came to stand where it stands, oldest first.
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::charge_body::{Instant, Shown, shown};
 use super::problem::ApiError;
-use super::{HttpState, charges};
+use super::{HttpState, answer, charges};
 use crate::db;
 use crate::db::charge_events::Event;
 use crate::domain::charge::Charge;
@@ -27,6 +26,7 @@ pub struct TimelineBody<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = TimelineEvent)]
 pub struct TimelineEventBody<'a> {
+    /// When it happened.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:00.104233Z")]
     at: Shown<Instant>,
     /// What happened; where the charge got to a stage, that stage. New values may come.
@@ -44,7 +44,7 @@ pub struct TimelineEventBody<'a> {
     reason: Option<&'a str>,
     /// How often the step that moves money had been sent by then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, minimum = 0, example = 1)]
+    #[schema(value_type = Option<i32>, nullable = false, minimum = 0, example = 1)]
     attempt: Option<i64>,
     /// The refund that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,12 +78,10 @@ pub(super) async fn show(
         let events = db::charge_events::list(connection, id).await?;
         Ok(Some((charge, events)))
     });
-    let (charge, events) = charges::in_time(&state, read)
+    let (charge, events) = answer::in_time(&state, read)
         .await?
         .ok_or_else(charges::absent)?;
-    let json = serde_json::to_vec(&TimelineBody::new(&charge, &events))
-        .map_err(|error| ApiError::internal().with_source(error))?;
-    Ok(charges::json_response(Body::from(json)))
+    answer::json(StatusCode::OK, &TimelineBody::new(&charge, &events))
 }
 
 impl<'a> TimelineBody<'a> {

@@ -88,6 +88,12 @@ pub(super) struct View<'a> {
     pub(super) status: &'static str,
 }
 
+impl<'a> View<'a> {
+    pub(super) fn charge(&self) -> Option<&'a str> {
+        self.charge
+    }
+}
+
 impl Refund {
     pub(super) fn view(&self) -> View<'_> {
         View {

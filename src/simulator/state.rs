@@ -181,6 +181,12 @@ pub(super) struct State {
     journal: Option<Journal>,
 }
 
+fn account_of<'a>(accounts: &'a mut HashMap<String, Account>, owner: &Owner) -> &'a mut Account {
+    accounts
+        .entry(owner.id.clone())
+        .or_insert_with(|| Account::new(owner.clone()))
+}
+
 impl State {
     pub(super) fn new(settings: Settings, dice: Dice, id_seed: u64) -> Self {
         Self {
@@ -227,9 +233,7 @@ impl State {
     }
 
     pub(super) fn account_mut(&mut self, owner: &Owner) -> &mut Account {
-        self.accounts
-            .entry(owner.id.clone())
-            .or_insert_with(|| Account::new(owner.clone()))
+        account_of(&mut self.accounts, owner)
     }
 
     /// Makes a change and what is kept under its key one step.
@@ -263,10 +267,7 @@ impl State {
             journal.append(&record)?;
         }
         self.next_seq += 1;
-        let account = self
-            .accounts
-            .entry(owner.id.clone())
-            .or_insert_with(|| Account::new(owner.clone()));
+        let account = account_of(&mut self.accounts, owner);
         if let Some(Change { after, events }) = change {
             let intent = account.put(
                 seq,
@@ -327,8 +328,12 @@ impl State {
                 .map(|under| KeyRecord::new(under.key, at, under.fingerprint, &under.answer)),
             ..Record::default()
         })?;
-        let account = self.account_mut(owner);
+        let account = account_of(&mut self.accounts, owner);
         if let Some(refund) = refund {
+            let is_new = account.refund(&refund.id).is_none();
+            let of = account.snapshot(&refund.payment_intent);
+            let live = of.is_some_and(|intent| intent.fixed.livemode);
+            self.outgoing.tell_refund(&refund, live, is_new, at);
             account.put_refund(refund);
         }
         if let Some(under) = under {

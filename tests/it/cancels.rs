@@ -47,20 +47,16 @@ async fn a_cancel_before_the_claim_is_certain_at_once_and_safe_to_repeat() {
         "nothing of a canceled charge is sent"
     );
     all.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
 async fn a_cancel_between_claim_and_execute_stops_the_execute() {
     let service = TestService::new().await;
     let running = service.run().await;
-    service.ledger.hold("prepare", "after").await;
-    let id = running
-        .client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "prepare", "after")
+        .await;
 
     let asked = running.client.cancel(&id).await;
     assert_eq!(asked.status, 202);
@@ -69,20 +65,16 @@ async fn a_cancel_between_claim_and_execute_stops_the_execute() {
     assert_canceled(&running.client.terminal(&id).await);
     assert!(service.ledger.charges().await.is_empty());
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
 async fn a_cancel_while_execute_is_under_way_loses_to_the_money_that_moved() {
     let service = TestService::new().await;
     let running = service.run().await;
-    service.ledger.hold("execute", "after").await;
-    let id = running
-        .client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "execute", "after")
+        .await;
 
     let asked = running.client.cancel(&id).await;
     assert_eq!(
@@ -97,7 +89,7 @@ async fn a_cancel_while_execute_is_under_way_loses_to_the_money_that_moved() {
     assert_eq!(late.body["charge_id"], id.as_str());
     assert_eq!(service.ledger.times_charged(&id).await, 1);
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// Execute is held before its effect, the service is killed, the client cancels, and the held request is lost: the next
@@ -127,7 +119,7 @@ async fn a_cancel_after_a_crash_before_execute_cancels_the_object_at_the_provide
     );
     worker.kill().await;
     api.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -149,7 +141,7 @@ async fn a_cancel_while_the_customer_is_asked_ends_the_asking() {
     assert_eq!(running.client.cancel(&id).await.status, 202);
     assert_canceled(&running.client.terminal(&id).await);
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// The poll has read the object, the client cancels, and the poll goes to sleep for an hour: not before it has looked again.
@@ -173,7 +165,7 @@ async fn a_cancel_that_meets_a_poll_under_way_is_taken_up_when_the_poll_ends() {
     service.ledger.release().await;
     assert_canceled(&running.client.terminal(&id).await);
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -191,7 +183,7 @@ async fn the_next_look_is_no_later_than_the_customers_time() {
     let charge = running.client.terminal(&id).await;
     assert_eq!(charge["failure"]["code"], "authentication_expired");
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// The customer acts at the same moment as the client cancels: whoever the provider hears first has won, and the charge
@@ -226,7 +218,7 @@ async fn a_cancel_and_a_customer_at_once_end_in_what_the_provider_says() {
         }
     }
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -260,7 +252,7 @@ async fn cancels_and_workers_in_a_race_leave_true_books() {
     service.drained().await;
     one.stop().await;
     other.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn assert_charged_once(service: &TestService, charge: &Value) {
     assert_eq!(charge["status"], "completed", "{charge}");
     let id = charge["id"].as_str().unwrap();
     assert_eq!(service.ledger.times_charged(id).await, 1);
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 async fn assert_declined(service: &TestService, charge: &Value) {
@@ -98,7 +98,7 @@ async fn assert_declined(service: &TestService, charge: &Value) {
     assert!(service.ledger.charges().await.is_empty());
     let objects = service.ledger.objects().await;
     assert!(objects.iter().all(|object| object["status"] == "canceled"));
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_process_killed_after_it_canceled_an_expired_charge_leaves_a_charge_th
     assert_eq!(charge["status"], "failed");
     assert_eq!(charge["failure"]["code"], "authentication_expired");
     assert!(process.terminate().await);
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// Text of each statement that a worker writes on a charge's way, with one execute that is lost.
@@ -250,7 +250,7 @@ async fn a_worker_killed_around_any_of_its_statements_leaves_a_charge_that_compl
             let worker = service.spawn("worker", &through).await;
             held.struck().await;
             worker.kill().await;
-            service.check_books().await;
+            service.check_books_and_events().await;
             service.leases_run_out().await;
             let worker = service.spawn("worker", &[]).await;
             let charge = api.client.terminal(&id).await;
@@ -334,7 +334,7 @@ pub(crate) async fn assert_kept(service: &TestService, client: &Client, told: &[
     assert_eq!(service.ledger.charges().await.len(), charged);
     let accepted = service.count("SELECT count(*) FROM charges").await;
     assert_eq!(usize::try_from(accepted).unwrap(), told.len());
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// 16 clients charge while the process is killed and started again, over and over. Clients are told 202 or 200 in the

@@ -324,7 +324,7 @@ impl Hand {
 
     async fn settle(&self, service: &TestService, settlements: &[Settlement]) -> Vec<Settled> {
         let mut connection = service.books.acquire().await.unwrap();
-        Settle
+        Settle::new(&payonce::watches::Waits::none().charges)
             .run(&mut connection, settlements, false)
             .await
             .unwrap()

@@ -87,11 +87,10 @@ async fn a_job_of_a_version_that_is_not_known_is_left_as_it_is() {
 #[tokio::test]
 async fn a_charge_of_another_account_waits_for_a_worker_that_has_it() {
     let service = TestService::new().await;
-    service.ledger.hold("execute", "before").await;
     let process = service.spawn(WHOLE, &[]).await;
-    let body = charge_body("pm_card_visa");
-    let id = process.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "execute", "before")
+        .await;
     process.kill().await;
     service.leases_run_out().await;
     let calls = service.ledger.requests().await.len();

@@ -346,11 +346,10 @@ fn is_look(request: &Value) -> bool {
 /// A process was killed with an object made and its id not stored, and nothing ran until the key was that old.
 async fn prepared_and_not_stored_for(seconds: i32) -> TestService {
     let service = TestService::new().await;
-    service.ledger.hold("prepare", "after").await;
     let process = service.spawn(WHOLE, &[]).await;
-    let body = charge_body("pm_card_visa");
-    let id = process.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "prepare", "after")
+        .await;
     process.kill().await;
     service.ledger.release().await;
     service.provider_is_quiet().await;
@@ -513,11 +512,10 @@ async fn a_charge_whose_rows_were_lost_comes_out_as_before_inside_the_key_window
 #[tokio::test]
 async fn a_prepare_whose_key_another_request_has_looks_and_adopts_what_that_made() {
     let service = TestService::new().await;
-    service.ledger.hold("prepare", "after").await;
     let process = service.spawn(WHOLE, &[]).await;
-    let body = charge_body("pm_card_visa");
-    let id = process.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "prepare", "after")
+        .await;
     process.kill().await;
     service.ledger.release().await;
     service.provider_is_quiet().await;
@@ -540,11 +538,10 @@ async fn a_prepare_whose_key_another_request_has_takes_a_new_key_once_a_look_fou
         .ledger
         .settings(json!({"rates": {"prepare.error_500_before_charge": 1.0}}))
         .await;
-    service.ledger.hold("prepare", "after").await;
     let process = service.spawn(WHOLE, &[]).await;
-    let body = charge_body("pm_card_visa");
-    let id = process.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "prepare", "after")
+        .await;
     process.kill().await;
     service.ledger.release().await;
     service.provider_is_quiet().await;

@@ -89,11 +89,10 @@ async fn a_charge_that_lost_its_job_gets_it_back_and_completes_once() {
 #[tokio::test]
 async fn a_charge_that_lost_its_job_after_the_money_moved_is_not_executed_again() {
     let service = TestService::new().await;
-    service.ledger.hold("execute", "after").await;
     let process = service.spawn("api,worker", &[]).await;
-    let body = charge_body("pm_card_visa");
-    let id = process.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "execute", "after")
+        .await;
     process.kill().await;
     lose_the_jobs(&service).await;
     let running = service.run().await;

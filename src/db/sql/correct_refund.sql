@@ -12,7 +12,8 @@ WITH corrected AS (
         AND CASE $2 WHEN 'succeeded' THEN refunds.stage IN ('failed', 'canceled') ELSE refunds.stage = 'succeeded' END
         AND (refunds.provider_refund_id IS NULL OR refunds.provider_refund_id = $3)
     RETURNING
-        refunds.id, refunds.charge_id, refunds.merchant_id, refunds.idempotency_key, refunds.amount, refunds.stage
+        refunds.id, refunds.charge_id, refunds.merchant_id, refunds.idempotency_key, refunds.amount, refunds.stage,
+        refunds.provider_refund_id, refunds.version, refunds.attempts, refunds.failure
 ),
 charge AS (
     UPDATE charges
@@ -43,6 +44,25 @@ events AS (
     SELECT charge.id, charge.version, 'refund_corrected', 'worker', $5::text::jsonb
     FROM corrected
     JOIN charge ON charge.id = corrected.charge_id
+),
+published AS (
+    INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
+    SELECT
+        merchant_id, 'refund.corrected', charge_id, id, version,
+        jsonb_strip_nulls(jsonb_build_object(
+            'stage', stage, 'attempts', attempts, 'provider_refund_id', provider_refund_id, 'failure', failure
+        ))
+    FROM corrected
+    RETURNING merchant_id, position, id, type
+),
+deliveries AS (
+    INSERT INTO webhook_deliveries (endpoint_id, merchant_id, event_position, event_id)
+    SELECT webhook_endpoints.id, published.merchant_id, published.position, published.id
+    FROM published
+    JOIN webhook_endpoints
+        ON webhook_endpoints.merchant_id = published.merchant_id
+        AND webhook_endpoints.enabled
+        AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 )
 SELECT id
 FROM corrected

@@ -45,7 +45,9 @@ charge AS (
         updated_at = now()
     FROM sums
     WHERE charges.id = sums.charge_id
-    RETURNING charges.id, charges.version
+    RETURNING
+        charges.id, charges.merchant_id, charges.version, charges.stage, charges.money, charges.attempts,
+        charges.provider_charge_id, charges.failure, charges.amount_refunded, charges.finished_at
 ),
 events AS (
     INSERT INTO charge_events (charge_id, version, kind, actor, reason, detail)
@@ -56,6 +58,28 @@ events AS (
         jsonb_build_object('provider_refund_id', written.provider_refund_id, 'amount', written.amount)
     FROM written
     JOIN charge ON charge.id = written.charge_id
+),
+-- Who asked for no refund here hears of it all the same.
+published AS (
+    INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
+    SELECT
+        merchant_id, 'charge.corrected', id, id, version,
+        jsonb_strip_nulls(jsonb_build_object(
+            'stage', stage, 'money', money, 'attempts', attempts, 'provider_charge_id', provider_charge_id,
+            'failure', failure, 'amount_refunded', NULLIF(amount_refunded, 0)
+        ))
+    FROM charge
+    WHERE finished_at IS NOT NULL
+    RETURNING merchant_id, position, id, type
+),
+deliveries AS (
+    INSERT INTO webhook_deliveries (endpoint_id, merchant_id, event_position, event_id)
+    SELECT webhook_endpoints.id, published.merchant_id, published.position, published.id
+    FROM published
+    JOIN webhook_endpoints
+        ON webhook_endpoints.merchant_id = published.merchant_id
+        AND webhook_endpoints.enabled
+        AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 ),
 disputed AS (
     INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)

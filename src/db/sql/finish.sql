@@ -45,7 +45,8 @@ finished AS (
         END
     RETURNING
         charges.id, charges.merchant_id, charges.idempotency_key, charges.stage, charges.version,
-        input.outbox_id, input.detail
+        input.outbox_id, input.detail, charges.money, charges.attempts, charges.provider_charge_id, charges.failure,
+        charges.amount_refunded
 ),
 requests AS (
     UPDATE idempotent_requests
@@ -66,6 +67,26 @@ events AS (
     INSERT INTO charge_events (charge_id, version, kind, actor, detail)
     SELECT id, version, stage, 'worker', detail::jsonb
     FROM finished
+),
+published AS (
+    INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
+    SELECT
+        merchant_id, CASE stage WHEN 'succeeded' THEN 'charge.completed' ELSE 'charge.failed' END, id, id, version,
+        jsonb_strip_nulls(jsonb_build_object(
+            'stage', stage, 'money', money, 'attempts', attempts, 'provider_charge_id', provider_charge_id,
+            'failure', failure, 'amount_refunded', NULLIF(amount_refunded, 0)
+        ))
+    FROM finished
+    RETURNING merchant_id, position, id, type
+),
+deliveries AS (
+    INSERT INTO webhook_deliveries (endpoint_id, merchant_id, event_position, event_id)
+    SELECT webhook_endpoints.id, published.merchant_id, published.position, published.id
+    FROM published
+    JOIN webhook_endpoints
+        ON webhook_endpoints.merchant_id = published.merchant_id
+        AND webhook_endpoints.enabled
+        AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 ),
 disputed AS (
     INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)

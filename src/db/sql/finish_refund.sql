@@ -28,7 +28,7 @@ WITH finished AS (
         END
     RETURNING
         refunds.id, refunds.charge_id, refunds.merchant_id, refunds.idempotency_key, refunds.amount, refunds.stage,
-        refunds.provider, refunds.provider_refund_id
+        refunds.provider, refunds.provider_refund_id, refunds.version, refunds.attempts, refunds.failure
 ),
 -- Its own rows were lost once, and a sweep counted it among those made outside.
 counted AS (
@@ -71,6 +71,25 @@ events AS (
         'worker', $8::text::jsonb
     FROM finished
     JOIN charge ON charge.id = finished.charge_id
+),
+published AS (
+    INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
+    SELECT
+        merchant_id, 'refund.' || CASE stage WHEN 'succeeded' THEN 'completed' ELSE 'failed' END, charge_id, id, version,
+        jsonb_strip_nulls(jsonb_build_object(
+            'stage', stage, 'attempts', attempts, 'provider_refund_id', provider_refund_id, 'failure', failure
+        ))
+    FROM finished
+    RETURNING merchant_id, position, id, type
+),
+deliveries AS (
+    INSERT INTO webhook_deliveries (endpoint_id, merchant_id, event_position, event_id)
+    SELECT webhook_endpoints.id, published.merchant_id, published.position, published.id
+    FROM published
+    JOIN webhook_endpoints
+        ON webhook_endpoints.merchant_id = published.merchant_id
+        AND webhook_endpoints.enabled
+        AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 )
 SELECT id
 FROM finished

@@ -24,11 +24,18 @@ changed AS (
         ON outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token
         AND outbox.state = 'leased'
+    -- As the charge is before this statement: the guarded version is the same one.
+    JOIN charges AS before
+        ON before.id = input.charge_id
+        AND before.version = input.version
     WHERE charges.id = input.charge_id
         AND input.changes
         AND charges.version = input.version
         AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
-    RETURNING charges.id, charges.version, charges.stage, input.error
+    RETURNING
+        charges.id, charges.version, charges.stage, input.error, charges.merchant_id, charges.money, charges.attempts,
+        charges.provider_charge_id, charges.next_action,
+        charges.stage = 'requires_action' AND charges.next_action IS DISTINCT FROM before.next_action AS asks
 ),
 jobs AS (
     UPDATE outbox
@@ -57,6 +64,28 @@ events AS (
     INSERT INTO charge_events (charge_id, version, kind, actor, reason)
     SELECT id, version, stage, 'worker', error
     FROM changed
+),
+published AS (
+    INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
+    SELECT
+        merchant_id, 'charge.requires_action', id, id, version,
+        jsonb_strip_nulls(jsonb_build_object(
+            'stage', stage, 'money', money, 'attempts', attempts, 'provider_charge_id', provider_charge_id,
+            'next_action', next_action
+        ))
+    FROM changed
+    -- Also when the customer is asked for something else than before.
+    WHERE asks
+    RETURNING merchant_id, position, id, type
+),
+deliveries AS (
+    INSERT INTO webhook_deliveries (endpoint_id, merchant_id, event_position, event_id)
+    SELECT webhook_endpoints.id, published.merchant_id, published.position, published.id
+    FROM published
+    JOIN webhook_endpoints
+        ON webhook_endpoints.merchant_id = published.merchant_id
+        AND webhook_endpoints.enabled
+        AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 )
 SELECT id
 FROM jobs

@@ -50,8 +50,17 @@ pub(super) fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
     })
 }
 
-/// The JSON of a body, with the faults that any body can have.
 fn read_json(body: &[u8]) -> Result<(Json<'_>, Form), ApiError> {
+    let (json, faults) = open(body)?;
+    let form = Form {
+        faults,
+        ..Form::default()
+    };
+    Ok((json, form))
+}
+
+/// The JSON of any request's body, with what is wrong with it whatever it asks for: keys written twice, and NUL.
+pub(super) fn open(body: &[u8]) -> Result<(Json<'_>, Vec<Violation>), ApiError> {
     let malformed = |detail: String| ApiError::new(Code::MalformedJson, detail);
     let text = std::str::from_utf8(body).map_err(|error| {
         malformed(format!(
@@ -66,7 +75,7 @@ fn read_json(body: &[u8]) -> Result<(Json<'_>, Form), ApiError> {
         .map_err(|message| malformed(format!("the body is not JSON: {message}")))?;
     let mut form = Form::default();
     form.check_names_and_nul("#", &json);
-    Ok((json, form))
+    Ok((json, form.faults))
 }
 
 /// A pointer that holds nothing of the client's but what looks like a name.
@@ -220,7 +229,7 @@ impl Form {
 }
 
 /// Where a field is, or at least where it is in, if its name is none to tell back.
-fn child(pointer: &str, name: &str) -> String {
+pub(super) fn child(pointer: &str, name: &str) -> String {
     if is_name(name) {
         format!("{pointer}/{name}")
     } else {
@@ -279,5 +288,7 @@ pub(super) fn distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
+#[cfg(test)]
+mod meaning;
 #[cfg(test)]
 mod tests;

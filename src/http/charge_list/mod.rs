@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 
-use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use time::format_description::well_known::Rfc3339;
@@ -16,12 +15,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::charge_body::ChargeBody;
-use super::cursor::{BadCursor, Cursor, ListMark};
+use super::cursor::{Cursor, ListMark, cut};
 use super::problem::ApiError;
 use super::query::Parameters;
-use super::{HttpState, charges};
+use super::{HttpState, answer};
 use crate::db::charge_lists::{self, Wanted};
-use crate::domain::charge::{Charge, Stage, Status};
+use crate::domain::charge::{Stage, Status};
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId, ProviderChargeId};
 use crate::domain::request::limits::REFERENCE_LENGTH;
@@ -54,7 +53,11 @@ pub struct ChargeListBody<'a> {
     data: Vec<ChargeBody<'a>>,
     /// Where the next page begins: send it as `cursor`, with the same filters. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_length = 255)]
+    #[schema(
+        nullable = false,
+        max_length = 255,
+        example = "019f2c7a1e5d3b8a40000640cd2f5e1a2903510a50e711533aba21e1dd9ddf20be5f0c1d2e3a4b5c6d"
+    )]
     next_cursor: Option<String>,
 }
 
@@ -72,28 +75,17 @@ pub(super) async fn list(
         let wanted = asked.wanted(merchant, provider);
         let pool = &state.parts().pool;
         let read = pool.ask(async |connection| charge_lists::list(connection, &wanted).await);
-        charges::in_time(&state, read).await?
+        answer::in_time(&state, read).await?
     };
-    let has_more = found.len() > usize::from(asked.limit);
-    found.truncate(asked.limit.into());
-    let next_cursor = found.last().filter(|_| has_more).map(|last| {
-        let cursor = Cursor {
-            created_at: last.created_at,
-            id: last.id.as_uuid(),
-        };
-        cursor.encode(asked.list)
+    let next_cursor = cut(&mut found, asked.limit, asked.list, |charge| Cursor {
+        created_at: charge.created_at,
+        id: charge.id.as_uuid(),
     });
-    page(&found, next_cursor)
-}
-
-fn page(charges: &[Charge], next_cursor: Option<String>) -> Result<Response, ApiError> {
     let body = ChargeListBody {
-        data: charges.iter().map(ChargeBody::from).collect(),
+        data: found.iter().map(ChargeBody::from).collect(),
         next_cursor,
     };
-    let json =
-        serde_json::to_vec(&body).map_err(|error| ApiError::internal().with_source(error))?;
-    Ok(charges::json_response(Body::from(json)))
+    answer::json(StatusCode::OK, &body)
 }
 
 /// A list as a client asks for it.
@@ -155,9 +147,7 @@ impl Asked {
             ("before", before.map(time)),
         ];
         let list = ListMark::of(merchant, &filters);
-        let cursor = given.take("cursor", "cursor", |text| {
-            Cursor::decode(text, list).map_err(|bad| cursor_mend(bad).into())
-        });
+        let cursor = given.take("cursor", "cursor", |text| Cursor::read(text, list));
         given.finish()?;
         Ok(Self {
             stages,
@@ -229,15 +219,6 @@ fn instant(text: &str) -> Result<OffsetDateTime, Cow<'static, str>> {
         "must be an RFC 3339 time, such as 2026-11-29T20:15:00Z; the + of an offset is written %2B"
             .into()
     })
-}
-
-pub(super) fn cursor_mend(bad: BadCursor) -> &'static str {
-    match bad {
-        BadCursor::Changed => "is no cursor: send next_cursor exactly as it came",
-        BadCursor::OfOtherFilters => {
-            "belongs to a list with other filters: send the filters of the first page with every page"
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The router without a database: keys are trusted by hand, nobody runs intake's batcher, and the pool leads nowhere.
 
 mod accepted;
+mod document;
 mod reads;
 mod refused;
 
@@ -43,6 +44,7 @@ impl Rig {
         let random = Random::from_seed(7);
         let limits = BatchLimits {
             queue: 1,
+            queue_bytes: usize::MAX,
             items: 1,
             bytes: 1,
             give_up_after: Duration::from_secs(1),
@@ -84,6 +86,13 @@ impl Rig {
             schema_version: 1,
             random,
             closing: CancellationToken::new(),
+            waits: crate::watches::Waits::new(
+                crate::watches::WatchLimits {
+                    watches: 1,
+                    poll: Duration::from_secs(1),
+                },
+                &crate::watches::WatchMeters::new(&Meters::none()),
+            ),
             meters: HttpMeters::new(&Meters::none()),
             limits: HttpLimits {
                 intake_wait: Duration::from_millis(200),

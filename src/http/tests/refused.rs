@@ -217,12 +217,17 @@ async fn a_panic_is_an_internal_problem_that_tells_nothing() {
 }
 
 #[tokio::test]
-async fn the_document_is_served_byte_for_byte_without_a_key() {
+async fn the_documents_are_served_byte_for_byte_without_a_key() {
     let rig = Rig::new();
-    let request = Request::get("/openapi.json").body(Body::empty()).unwrap();
-    let response = rig.send(request).await;
-    assert_eq!(response.headers()["content-type"], "application/json");
-    assert_eq!(text_of(response).await, openapi::COMMITTED);
+    for (path, committed) in [
+        ("/openapi.json", openapi::COMMITTED),
+        ("/openapi-3.0.json", openapi_3_0::COMMITTED),
+    ] {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = rig.send(request).await;
+        assert_eq!(response.headers()["content-type"], "application/json");
+        assert_eq!(text_of(response).await, committed);
+    }
     let page = Request::get("/problems/overloaded")
         .body(Body::empty())
         .unwrap();

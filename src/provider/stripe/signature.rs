@@ -37,19 +37,13 @@ impl WebhookSecret {
             return Err(InvalidWebhookSecret);
         }
         // The prefix is part of Stripe's key.
-        Hmac::new_from_slice(text.as_bytes())
-            .map(Self)
-            .map_err(|_| InvalidWebhookSecret)
+        let key = Hmac::new_from_slice(text.as_bytes());
+        Ok(Self(key.expect("an HMAC takes a key of any length")))
     }
 
     /// The signature of a body at a time, as it stands behind `v1=`.
     pub fn sign(&self, at: i64, body: &[u8]) -> String {
-        use std::fmt::Write;
-        let bytes = self.mac(at, body).finalize().into_bytes();
-        bytes.iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex::encode(self.mac(at, body).finalize().into_bytes())
     }
 
     fn mac(&self, at: i64, body: &[u8]) -> Hmac<Sha256> {
@@ -114,16 +108,9 @@ fn parse(header: &str) -> Option<(i64, Vec<[u8; 32]>)> {
     Some((at?, signatures))
 }
 
-fn digest(hex: &str) -> Option<[u8; 32]> {
-    let hex = hex.as_bytes();
-    if hex.len() != 64 {
-        return None;
-    }
+fn digest(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
-    for (byte, pair) in digest.iter_mut().zip(hex.chunks_exact(2)) {
-        let nibble = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(nibble(pair[0])? * 16 + nibble(pair[1])?).ok()?;
-    }
+    hex::decode_to_slice(text, &mut digest).ok()?;
     Some(digest)
 }
 

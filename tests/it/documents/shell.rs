@@ -43,6 +43,33 @@ impl Shell {
         self.environment.insert(name.to_owned(), value.into());
     }
 
+    /// What package managers need of the environment, and a cache that outlives the test.
+    pub(super) fn keep_registries(&mut self) {
+        let cache = concat!(env!("CARGO_MANIFEST_DIR"), "/target/registries");
+        for (name, value) in std::env::vars_os() {
+            let Ok(name) = name.into_string() else {
+                continue;
+            };
+            let plain = name.to_ascii_lowercase();
+            if ["pip_", "npm_config_", "ssl_", "node_extra_"]
+                .iter()
+                .any(|prefix| plain.starts_with(prefix))
+                || plain.ends_with("_proxy")
+            {
+                self.set(&name, value.into_string().unwrap_or_default());
+            }
+        }
+        self.set("PIP_CACHE_DIR", format!("{cache}/pip"));
+        self.set("npm_config_cache", format!("{cache}/npm"));
+    }
+
+    /// Whether its PATH has a program.
+    pub(super) fn has(&self, program: &str) -> bool {
+        let path = &self.environment["PATH"];
+        path.split(':')
+            .any(|folder| Path::new(folder).join(program).is_file())
+    }
+
     pub(super) fn program(&self, name: &str, text: &str) {
         let path = self.folder.join("bin").join(name);
         std::fs::write(&path, text).unwrap();
@@ -51,6 +78,13 @@ impl Shell {
 
     /// Runs a block, which must end well, and returns what it wrote to stdout. What it exports is there for the next.
     pub(super) async fn run(&mut self, block: &str) -> String {
+        match self.try_run(block).await {
+            Ok(out) => out,
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    pub(super) async fn try_run(&mut self, block: &str) -> Result<String, String> {
         let mut text = block.to_owned();
         for (written, actual) in &self.addresses {
             text = text.replace(written, actual);
@@ -74,7 +108,7 @@ impl Shell {
         let (out, err) = (said("out"), said("err"));
         match status {
             Ok(status) if status.as_ref().unwrap().success() => {}
-            ended => panic!("{ended:?} of\n{text}\n{out}\n{err}"),
+            ended => return Err(format!("{ended:?} of\n{text}\n{out}\n{err}")),
         }
         let exported = said("environment");
         self.environment = exported
@@ -82,7 +116,7 @@ impl Shell {
             .filter_map(|pair| pair.split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        out
+        Ok(out)
     }
 }
 
@@ -135,7 +169,14 @@ pub(super) fn has(program: &str) -> bool {
         "{program} is not installed"
     );
     if !found {
-        let _ = writeln!(std::io::stderr(), "LEFT OUT: {program} is not installed");
+        tell_left_out(&[program]);
     }
     found
+}
+
+/// Says what a test has left out, past the capture of its output.
+pub(super) fn tell_left_out(programs: &[&str]) {
+    for program in programs {
+        let _ = writeln!(std::io::stderr(), "LEFT OUT: {program} is not installed");
+    }
 }

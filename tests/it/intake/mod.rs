@@ -2,10 +2,13 @@
 
 mod batches;
 mod blocked;
+mod bodies;
 mod clients;
+mod keys;
 mod lost_replies;
 mod outages;
 mod races;
+mod raw_requests;
 mod replays;
 
 use std::sync::Arc;

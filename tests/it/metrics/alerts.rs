@@ -6,6 +6,7 @@ use serde_json::json;
 use super::API;
 use crate::support::books::SHORT_LEASES;
 use crate::support::database_proxy::{DatabaseProxy, Fault, INSERT_BATCH};
+use crate::support::receiver::{Does, Receiver};
 use crate::support::scrape::{Course, Scrape};
 use crate::support::service::Running;
 use crate::support::{TestService, charge_body, until};
@@ -117,6 +118,23 @@ async fn a_queue_that_fills_fires_queue_near_full_and_overloaded() {
     course(&before, &after).fires("PayonceQueueNearFull");
     blocked.release();
     requests.join_all().await;
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn connections_that_are_held_open_fire_connections_near_full() {
+    let service = TestService::new().await;
+    let api = service
+        .run_with(API, &[("http.max_connections", "10")])
+        .await;
+    let before = api.scrape().await;
+    let mut held = Vec::new();
+    for _ in 0..9 {
+        held.push(api.client.connect().await);
+    }
+    let after = api.scrape_with("payonce_http_connections", 9.0).await;
+    course(&before, &after).fires("PayonceConnectionsNearFull");
+    drop(held);
     api.stop().await;
 }
 
@@ -321,4 +339,37 @@ async fn a_job_that_was_lost_fires_books_repaired() {
     course(&before, &after).fires("PayonceBooksRepaired");
     running.stop().await;
     service.check_books().await;
+}
+
+#[tokio::test]
+async fn events_that_nobody_sends_fire_webhooks_behind() {
+    let service = TestService::new().await;
+    let mute = &[("webhooks.deliver", "false")];
+    let running = service.run_with(Roles::ALL, mute).await;
+    let before = running.scrape().await;
+    let receiver = Receiver::start().await;
+    running.client.make_endpoint(&receiver).await;
+    let id = running.charge().await;
+    running.client.terminal(&id).await;
+    service
+        .change("UPDATE webhook_deliveries SET run_at = now() - interval '10 minutes'")
+        .await;
+    let after = running.scrape().await;
+    course(&before, &after).fires("PayonceWebhooksBehind");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_fires_webhook_endpoint_disabled() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let before = running.scrape().await;
+    let receiver = Receiver::start().await;
+    receiver.always(Does::Status(410));
+    running.client.make_endpoint(&receiver).await;
+    running.charge().await;
+    let disabled = "payonce_webhook_endpoints_disabled_total";
+    let after = running.scrape_with(disabled, 1.0).await;
+    course(&before, &after).fires("PayonceWebhookEndpointDisabled");
+    running.stop().await;
 }

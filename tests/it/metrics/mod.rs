@@ -21,12 +21,12 @@ const API: Roles = Roles {
 };
 
 impl Running {
-    async fn scrape(&self) -> Scrape {
+    pub async fn scrape(&self) -> Scrape {
         Scrape::of(self.admin.unwrap()).await
     }
 
     /// The scrape in which a series has reached `least`.
-    async fn scrape_with(&self, series: &str, least: f64) -> Scrape {
+    pub async fn scrape_with(&self, series: &str, least: f64) -> Scrape {
         until(&format!("{series} is {least} or more"), async || {
             let scrape = self.scrape().await;
             (scrape.value(series) >= least).then_some(scrape)

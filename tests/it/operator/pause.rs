@@ -104,10 +104,9 @@ async fn paused_between_prepare_and_execute(settings: TestSettings<'_>, looks: b
     let service = TestService::new().await;
     let settings = [PATIENT, settings].concat();
     let running = service.run_with(Roles::ALL, &settings).await;
-    service.ledger.hold("prepare", "after").await;
-    let body = charge_body("pm_card_visa");
-    let id = running.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "prepare", "after")
+        .await;
     let said = payonce(&service, PAUSE).await;
     assert!(said.err.contains("1 jobs are at a worker"), "{said:?}");
     if looks {
@@ -148,10 +147,9 @@ async fn a_process_that_has_not_heard_of_a_pause_executes_nothing_all_the_same()
 async fn what_was_executed_before_a_pause_is_written_down_during_it() {
     let service = TestService::new().await;
     let running = service.run_with(Roles::ALL, PATIENT).await;
-    service.ledger.hold("execute", "after").await;
-    let body = charge_body("pm_card_visa");
-    let id = running.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "execute", "after")
+        .await;
     payonce(&service, PAUSE).await;
     service.worker_has_looked(&running).await;
     service.ledger.release().await;
@@ -233,11 +231,10 @@ async fn sending_goes_on_only_when_no_pause_of_any_kind_is_left() {
 #[tokio::test]
 async fn a_charge_can_be_resolved_while_sending_is_paused() {
     let service = TestService::new().await;
-    service.ledger.hold("prepare", "after").await;
     let process = service.spawn("api,worker,reconciler", &[]).await;
-    let body = charge_body("pm_card_visa");
-    let id = process.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "prepare", "after")
+        .await;
     process.kill().await;
     service.ledger.release().await;
     service.provider_is_quiet().await;

@@ -44,7 +44,7 @@ async fn what_succeeded_at_the_provider_is_completed_as_asked() {
     let contrary = resolve(&service, &id, "failed").await;
     assert_eq!(contrary.code, 1, "{contrary:?}");
     assert_eq!(service.ledger.times_charged(&id).await, 1);
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn what_succeeded_at_the_provider_is_completed_also_against_failed() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("ended as completed"), "{said:?}");
     assert_eq!(shown(&service, &id).await["stage"], "succeeded");
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn what_the_provider_does_not_confirm_is_never_completed_and_fails_once_it
         (&"failed".into(), &"not_moved".into())
     );
     assert_eq!(charge["failure"]["code"], "ended_by_operator");
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn what_waits_for_the_customer_is_canceled_first() {
     assert_untouched(&service, &id).await;
     assert_eq!(resolve(&service, &id, "failed").await.code, 0);
     assert_eq!(object(&service).await["status"], "canceled");
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// Canceled on the provider's own pages, while nobody here looked.
@@ -111,7 +111,7 @@ async fn what_is_canceled_at_the_provider_has_failed_also_against_completed() {
     let said = resolve(&service, &id, "completed").await;
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(shown(&service, &id).await["status"], "failed");
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_silent_provider_decides_nothing() {
         assert_eq!(said.code, 1, "{said:?}");
         assert_untouched(&service, &id).await;
     }
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// The cancel's answer is lost, its effect is not: the read after it tells.
@@ -146,7 +146,7 @@ async fn a_lost_answer_to_the_cancel_is_cleared_up_by_a_read() {
         shown(&service, &id).await["failure"]["code"],
         "ended_by_operator"
     );
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_cancel_that_the_provider_refuses_leaves_the_charge_open() {
     assert!(said.err.contains("does not let it be canceled"), "{said:?}");
     assert_untouched(&service, &id).await;
     assert_eq!(resolve(&service, &id, "failed").await.code, 0);
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn where_nothing_is_stored_failed_is_certain_and_completed_is_refused() {
     service.drained().await;
     running.stop().await;
     assert!(service.ledger.objects().await.is_empty());
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// The books are of before the charge was executed, as after a restore: what has our stamp at the provider counts.
@@ -209,6 +209,7 @@ async fn where_the_stored_id_was_lost_the_provider_is_searched_for_our_stamp() {
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(shown(&service, &id).await["stage"], "succeeded");
     assert_eq!(service.ledger.times_charged(&id).await, 1);
+    // The events are not of before: the end was told, and is told again.
     service.check_books().await;
 }
 
@@ -226,7 +227,7 @@ async fn nothing_is_done_without_the_typed_word() {
     let said = payonce_typing(&service, &arguments, "failed\n").await;
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains(&id), "{said:?}");
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 #[tokio::test]
@@ -264,7 +265,7 @@ async fn a_resolve_that_is_killed_leaves_a_job_that_goes_on() {
     let running = service.run().await;
     assert_eq!(running.client.terminal(&id).await["status"], "failed");
     running.stop().await;
-    service.check_books().await;
+    service.check_books_and_events().await;
 }
 
 /// Less came in than was asked for: neither word would be true.

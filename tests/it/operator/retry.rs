@@ -86,10 +86,9 @@ async fn what_can_not_be_retried_says_why_and_the_rest_is_retried() {
 async fn a_job_that_someone_holds_is_neither_retried_nor_resolved() {
     let service = TestService::new().await;
     let running = service.run().await;
-    service.ledger.hold("execute", "before").await;
-    let body = charge_body("pm_card_visa");
-    let id = running.client.charge("order-1", &body).await.id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "execute", "before")
+        .await;
 
     let retried = payonce(&service, &["charges", "retry", &id, "--reason", "x"]).await;
     assert_eq!(retried.code, 1);

@@ -3,8 +3,7 @@
 use payonce::config::Roles;
 use serde_json::{Value, json};
 
-use super::{SECRET, TOLD, event, intent, now, pairs, signature, succeeded};
-use crate::support::client::{answer, http};
+use super::{TOLD, event, intent, now, pairs, succeeded};
 use crate::support::database_proxy::{DatabaseProxy, Fault};
 use crate::support::scrape::Scrape;
 use crate::support::service::{API, Running};
@@ -37,7 +36,11 @@ async fn an_event_lets_a_charge_go_on_that_waits_for_its_customer() {
         .authenticate(object_of(&charge), "success")
         .await;
     assert_eq!(
-        running.deliver(&succeeded("evt_1", &charge)).await.status,
+        running
+            .client
+            .deliver(&succeeded("evt_1", &charge))
+            .await
+            .status,
         200
     );
     assert_eq!(running.client.terminal(id).await["status"], "completed");
@@ -56,6 +59,7 @@ async fn an_event_that_names_its_charge_by_the_object_alone_is_news_too() {
     service.ledger.authenticate(object, "fail").await;
     let failed = json!({"id": "ch_1", "object": "charge", "created": now(), "payment_intent": object, "metadata": {}});
     running
+        .client
         .deliver(&event("evt_1", "charge.failed", &failed))
         .await;
     let id = charge["id"].as_str().unwrap();
@@ -79,7 +83,7 @@ async fn an_event_that_says_succeeded_completes_nothing_that_has_not() {
             .count()
     };
     let before = reads().await;
-    running.deliver(&succeeded("evt_1", &charge)).await;
+    running.client.deliver(&succeeded("evt_1", &charge)).await;
     until("the object was read", async || {
         (reads().await > before).then_some(())
     })
@@ -113,7 +117,7 @@ async fn money_that_moved_for_a_charge_that_was_told_failed_is_compared_at_once(
         "payment_intent.succeeded",
         &intent(&paid, &id, "succeeded"),
     );
-    assert_eq!(running.deliver(&told).await.status, 200);
+    assert_eq!(running.client.deliver(&told).await.status, 200);
     assert_eq!(pairs(&service.effects().await), [("evt_1", "sweep_asked")]);
     until("it is a discrepancy", async || {
         let open = "SELECT count(*) FROM discrepancies WHERE kind = 'success_after_failed'";
@@ -135,12 +139,7 @@ async fn a_charge_that_the_books_have_lost_is_alerted_and_looked_for() {
         "payment_intent.succeeded",
         &intent(&paid, UNKNOWN, "succeeded"),
     );
-    let delivered = http()
-        .post(format!("{}/webhooks/stripe", process.client.base))
-        .header("stripe-signature", signature(SECRET, now(), &body))
-        .body(body);
-    let answer = answer(delivered.send().await.unwrap()).await.unwrap();
-    assert_eq!(answer.status, 200);
+    assert_eq!(process.client.deliver(&body).await.status, 200);
     process.alerted("charge_missing").await;
     until("it is a discrepancy", async || {
         let open = "SELECT count(*) FROM discrepancies WHERE kind = 'theirs_only'";
@@ -162,7 +161,7 @@ async fn a_second_object_of_a_charge_is_dealt_with_before_the_routine_sweep() {
         "payment_intent.created",
         &intent(&stray, id, "requires_confirmation"),
     );
-    running.deliver(&told).await;
+    running.client.deliver(&told).await;
     until("the stray is canceled", async || {
         (service.ledger.status_of(&stray).await == "canceled").then_some(())
     })
@@ -171,7 +170,7 @@ async fn a_second_object_of_a_charge_is_dealt_with_before_the_routine_sweep() {
         .ledger
         .authenticate(object_of(&charge), "success")
         .await;
-    running.deliver(&succeeded("evt_2", &charge)).await;
+    running.client.deliver(&succeeded("evt_2", &charge)).await;
     assert_eq!(running.client.terminal(id).await["status"], "completed");
     running.stop().await;
     assert_eq!(service.ledger.times_charged(id).await, 1);
@@ -211,7 +210,7 @@ async fn events_of_others_and_of_what_is_done_are_stored_and_change_nothing() {
         ),
         live.to_string(),
     ] {
-        assert_eq!(running.deliver(&body).await.status, 200, "{body}");
+        assert_eq!(running.client.deliver(&body).await.status, 200, "{body}");
     }
     let effects = service.effects().await;
     let told = [
@@ -251,7 +250,7 @@ async fn an_event_whose_statement_is_lost_is_taken_when_it_is_delivered_again() 
             .await;
         let mut met = proxy.arm("INSERT INTO provider_events", fault);
         let body = succeeded("evt_1", &charge);
-        let first = running.deliver(&body).await;
+        let first = running.client.deliver(&body).await;
         met.struck().await;
         assert_eq!(
             (first.status, first.code()),
@@ -259,7 +258,7 @@ async fn an_event_whose_statement_is_lost_is_taken_when_it_is_delivered_again() 
             "{fault:?}"
         );
         until("it is taken", async || {
-            (running.deliver(&body).await.status == 200).then_some(())
+            (running.client.deliver(&body).await.status == 200).then_some(())
         })
         .await;
         let id = charge["id"].as_str().unwrap();
@@ -284,7 +283,7 @@ async fn a_read_that_finds_nothing_right_after_the_event_fails_nothing() {
         .ledger
         .authenticate(object_of(&charge), "success")
         .await;
-    running.deliver(&succeeded("evt_1", &charge)).await;
+    running.client.deliver(&succeeded("evt_1", &charge)).await;
     service.parked(id).await;
     assert_eq!(running.client.show(id).await.body["status"], "in_progress");
     service.parked_go_on().await;
@@ -303,7 +302,7 @@ async fn events_are_forgotten_after_their_retention() {
             "x.y",
             &json!({"object": "balance"}),
         );
-        running.deliver(&body).await;
+        running.client.deliver(&body).await;
     }
     running.stop().await;
     sqlx::query("UPDATE provider_events SET received_at = now() - interval '721 hours' WHERE event_id <> 'evt_1'")

@@ -10,8 +10,8 @@ use payonce::config::Roles;
 use payonce::provider::stripe::signature::WebhookSecret;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, answer, http};
-use crate::support::service::{API, Running, TestSettings};
+use crate::support::client::{Answer, Client, answer, http};
+use crate::support::service::{API, TestSettings};
 use crate::support::{TestService, charge_body};
 
 const SECRET: &str = "whsec_it";
@@ -60,7 +60,7 @@ fn signature(secret: &str, at: i64, body: &str) -> String {
     format!("t={at},v1={}", secret.sign(at, body.as_bytes()))
 }
 
-impl Running {
+impl Client {
     /// Delivers as Stripe does.
     async fn deliver(&self, body: &str) -> Answer {
         self.deliver_signed(&[signature(SECRET, now(), body)], body)
@@ -74,7 +74,7 @@ impl Running {
 
     async fn deliver_at(&self, path: &str, signatures: &[String], body: &str) -> Answer {
         let mut request = http()
-            .post(format!("{}{path}", self.client.base))
+            .post(format!("{}{path}", self.base))
             .header("content-type", "application/json; charset=utf-8")
             .body(body.to_owned());
         for line in signatures {
@@ -126,13 +126,16 @@ async fn a_delivery_that_the_provider_did_not_sign_is_refused_and_stores_nothing
         &[signature(SECRET, now() + 310, &body)],
     ];
     for signatures in refused {
-        let answer = running.deliver_signed(signatures, &body).await;
+        let answer = running.client.deliver_signed(signatures, &body).await;
         assert_eq!(answer.status, 400, "{signatures:?}");
         assert_eq!(answer.code(), "invalid_signature");
         assert_eq!(answer.body["errors"][0]["header"], "Stripe-Signature");
     }
     assert!(service.effects().await.is_empty());
-    assert_eq!(running.deliver_signed(&[right], &body).await.status, 200);
+    assert_eq!(
+        running.client.deliver_signed(&[right], &body).await.status,
+        200
+    );
     running.stop().await;
 }
 
@@ -148,7 +151,10 @@ async fn both_secrets_are_taken_while_one_is_replaced() {
             &json!({"object": "balance"}),
         );
         let signed = [signature(secret, now(), &body)];
-        assert_eq!(running.deliver_signed(&signed, &body).await.status, 200);
+        assert_eq!(
+            running.client.deliver_signed(&signed, &body).await.status,
+            200
+        );
     }
     running.stop().await;
 }
@@ -165,12 +171,12 @@ async fn each_account_has_its_address_and_without_secrets_there_is_none() {
         ("/webhooks/stripe/", 404),
         ("/webhooks/paypal", 404),
     ] {
-        let answer = running.deliver_at(path, &signed, &body).await;
+        let answer = running.client.deliver_at(path, &signed, &body).await;
         assert_eq!(answer.status, status, "{path}");
     }
     running.stop().await;
     let deaf = service.run_with(API, &[]).await;
-    let answer = deaf.deliver(&body).await;
+    let answer = deaf.client.deliver(&body).await;
     assert_eq!((answer.status, answer.code()), (404, "not_found"));
     assert!(
         answer.body["detail"]
@@ -191,7 +197,7 @@ async fn what_is_signed_and_no_event_is_refused_by_its_kind() {
         .collect();
     let running = service.run_with(API, &settings).await;
     for body in ["", "{", "[]", "{}", "\u{0}", r#"{"id":"evt_1","type":"x"}"#] {
-        let answer = running.deliver(body).await;
+        let answer = running.client.deliver(body).await;
         assert_eq!(
             (answer.status, answer.code()),
             (400, "malformed_json"),
@@ -203,7 +209,7 @@ async fn what_is_signed_and_no_event_is_refused_by_its_kind() {
         "x.y",
         &json!({"object": "balance", "more": "x".repeat(1000)}),
     );
-    let answer = running.deliver(&large).await;
+    let answer = running.client.deliver(&large).await;
     assert_eq!((answer.status, answer.code()), (413, "payload_too_large"));
     assert!(service.effects().await.is_empty());
     running.stop().await;
@@ -220,7 +226,7 @@ async fn an_event_that_is_delivered_again_and_again_is_taken_in_once() {
         .id();
     let charge = running.client.terminal(&id).await;
     let body = succeeded("evt_1", &charge);
-    let answers = join_all((0..16).map(async |_| running.deliver(&body).await)).await;
+    let answers = join_all((0..16).map(async |_| running.client.deliver(&body).await)).await;
     assert!(answers.iter().all(|answer| answer.status == 200));
     assert_eq!(pairs(&service.effects().await), [("evt_1", "nothing_new")]);
     assert_eq!(running.client.show(&id).await.body, charge);

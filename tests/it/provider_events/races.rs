@@ -3,9 +3,8 @@
 use payonce::config::Roles;
 use serde_json::{Value, json};
 
-use super::{SECRET, TOLD, event, intent, now, signature};
-use crate::support::client::{answer, http};
-use crate::support::{TestService, charge_body, until};
+use super::{TOLD, event, intent, now};
+use crate::support::{TestService, until};
 
 /// The two events of one fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +49,9 @@ async fn two_events_and_our_own_end_in_any_order_are_one_transition() {
     ] {
         let service = TestService::new().await;
         let running = service.run_with(Roles::ALL, TOLD).await;
-        service.ledger.hold("execute", "after").await;
-        let id = running
-            .client
-            .charge("order-1", &charge_body("pm_card_visa"))
-            .await
-            .id();
-        service.ledger.held().await;
+        let id = service
+            .stopped_at(&running.client, "execute", "after")
+            .await;
         let object = executed(&service).await["id"].as_str().unwrap().to_owned();
         for step in order {
             match step {
@@ -66,7 +61,7 @@ async fn two_events_and_our_own_end_in_any_order_are_one_transition() {
                 }
                 OfCharge | OfIntent => {
                     let body = told(step, &object, &id);
-                    assert_eq!(running.deliver(&body).await.status, 200, "{order:?}");
+                    assert_eq!(running.client.deliver(&body).await.status, 200, "{order:?}");
                 }
             }
         }
@@ -76,6 +71,10 @@ async fn two_events_and_our_own_end_in_any_order_are_one_transition() {
         let history = service.history(&id).await;
         let ends = history.iter().filter(|kind| *kind == "succeeded").count();
         assert_eq!(ends, 1, "{order:?}: {history:?}");
+        // What its merchant is told.
+        let told = "SELECT count(*) FROM events WHERE type = 'charge.completed'";
+        assert_eq!(service.count(told).await, 1, "{order:?}");
+        assert_eq!(service.count("SELECT count(*) FROM events").await, 1);
         assert_eq!(service.effects().await.len(), 2, "{order:?}");
         assert_eq!(service.ledger.times_charged(&id).await, 1, "{order:?}");
         service.check_books().await;
@@ -87,26 +86,12 @@ async fn two_events_and_our_own_end_in_any_order_are_one_transition() {
 async fn a_charge_whose_worker_died_before_the_reply_is_completed_after_its_event() {
     let service = TestService::new().await;
     let process = service.spawn("api,worker,reconciler", TOLD).await;
-    service.ledger.hold("execute", "after").await;
-    let id = process
-        .client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&process.client, "execute", "after")
+        .await;
     let object = executed(&service).await["id"].as_str().unwrap().to_owned();
     let body = told(Step::OfIntent, &object, &id);
-    let delivered = http()
-        .post(format!("{}/webhooks/stripe", process.client.base))
-        .header("stripe-signature", signature(SECRET, now(), &body))
-        .body(body);
-    assert_eq!(
-        answer(delivered.send().await.unwrap())
-            .await
-            .unwrap()
-            .status,
-        200
-    );
+    assert_eq!(process.client.deliver(&body).await.status, 200);
     process.kill().await;
     service.ledger.release().await;
     service.leases_run_out().await;
@@ -122,13 +107,9 @@ async fn a_charge_whose_worker_died_before_the_reply_is_completed_after_its_even
 async fn an_event_that_overtakes_the_reply_to_prepare_changes_nothing() {
     let service = TestService::new().await;
     let running = service.run_with(Roles::ALL, TOLD).await;
-    service.ledger.hold("prepare", "after").await;
-    let id = running
-        .client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    service.ledger.held().await;
+    let id = service
+        .stopped_at(&running.client, "prepare", "after")
+        .await;
     let made = until("the object is made", async || {
         service.ledger.objects().await.pop()
     })
@@ -139,13 +120,13 @@ async fn an_event_that_overtakes_the_reply_to_prepare_changes_nothing() {
         "payment_intent.created",
         &intent(object, &id, "requires_confirmation"),
     );
-    assert_eq!(running.deliver(&body).await.status, 200);
+    assert_eq!(running.client.deliver(&body).await.status, 200);
     let body = event(
         "evt_2",
         "payment_intent.updated",
         &intent(object, &id, "requires_confirmation"),
     );
-    assert_eq!(running.deliver(&body).await.status, 200);
+    assert_eq!(running.client.deliver(&body).await.status, 200);
     service.ledger.release().await;
     assert_eq!(running.client.terminal(&id).await["status"], "completed");
     running.stop().await;

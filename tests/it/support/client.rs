@@ -186,6 +186,21 @@ impl Client {
         .await
     }
 
+    /// Any request with a key, with a JSON body if there is one.
+    pub async fn send(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = self
+            .http
+            .request(method, format!("{}{path}", self.base))
+            .bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body.to_string());
+        }
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
     pub async fn cancel(&self, id: &str) -> Answer {
         let url = format!("{}/v1/charges/{id}/cancel", self.base);
         let request = self.http.post(url).bearer_auth(&self.token);

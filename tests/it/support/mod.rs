@@ -10,6 +10,7 @@ pub mod network;
 pub mod pgbouncer;
 pub mod process;
 pub mod provider_proxy;
+pub mod receiver;
 pub mod scrape;
 pub mod service;
 mod until;

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use payonce::app::recovery::Since;
-use payonce::app::{App, Setup};
+use payonce::app::{App, AppError, Setup};
 use payonce::config::{Config, Roles, Sources};
-use payonce::db;
+use payonce::db::{self, Fault};
 use payonce::domain::api_key::{ApiKey, Mode, Scope};
 use payonce::domain::ids::MerchantId;
 use payonce::random::Random;
@@ -168,6 +168,15 @@ impl TestService {
             ("worker.slow_cap", "200ms".to_owned()),
             ("worker.breaker_base", "50ms".to_owned()),
             ("worker.breaker_cap", "500ms".to_owned()),
+            ("webhooks.allow_loopback", "true".to_owned()),
+            ("webhooks.poll_interval", "50ms".to_owned()),
+            ("webhooks.timeout", "2s".to_owned()),
+            ("webhooks.connect_timeout", "500ms".to_owned()),
+            ("webhooks.lease", "9s".to_owned()),
+            (
+                "webhooks.retry_delays",
+                "50ms,100ms,200ms,400ms,800ms".to_owned(),
+            ),
             ("reconciler.threshold", "1s".to_owned()),
             ("reconciler.interval", "200ms".to_owned()),
             ("reconciler.sweep_pause", "1ms".to_owned()),
@@ -210,14 +219,26 @@ impl TestService {
     ) -> Running {
         let config = self.config(settings);
         let shutdown = CancellationToken::new();
-        let setup = Setup {
-            config: &config,
-            roles,
-            dev: false,
-            recovery,
-            random: Random::from_os(),
-        };
-        let app = App::start(setup, shutdown.clone()).await.unwrap();
+        // As a supervisor does: a busy machine can outlast the short time-outs that a test sets.
+        let app = until("the service starts", async || {
+            let setup = Setup {
+                config: &config,
+                roles,
+                dev: false,
+                recovery,
+                random: Random::from_os(),
+            };
+            match App::start(setup, shutdown.clone()).await {
+                Ok(app) => Some(app),
+                Err(AppError::Schema(error))
+                    if matches!(error.fault(), Fault::Unknown | Fault::Refused) =>
+                {
+                    None
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        })
+        .await;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let admin = app.admin();
         let client = Client::new(app.api().unwrap_or(nowhere), &self.token);
@@ -232,6 +253,16 @@ impl TestService {
     /// Starts `payonce serve` as a process of its own.
     pub async fn spawn(&self, only: &str, settings: TestSettings<'_>) -> Process {
         Process::serve(self, only, settings).await
+    }
+
+    /// Makes a charge that can be paid and returns when the provider holds its request of this phase, before or after the
+    /// effect.
+    pub async fn stopped_at(&self, client: &Client, phase: &str, when: &str) -> String {
+        self.ledger.hold(phase, when).await;
+        let body = super::charge_body("pm_card_visa");
+        let id = client.charge("order-1", &body).await.id();
+        self.ledger.held().await;
+        id
     }
 
     pub async fn count(&self, sql: &'static str) -> i64 {
@@ -371,6 +402,28 @@ impl TestService {
                 "{charge} was refunded by {back}"
             );
         }
+    }
+
+    /// As [`TestService::check_books`], and that merchants are told of each end once, as of the charge's last version.
+    pub async fn check_books_and_events(&self) {
+        self.check_books().await;
+        let wrong = self
+            .count(
+                "SELECT count(*)
+                 FROM charges
+                 WHERE (finished_at IS NULL)::integer + (
+                     SELECT count(*)
+                     FROM events
+                     WHERE events.charge_id = charges.id
+                         AND events.version = charges.version
+                         AND events.type = CASE charges.stage
+                             WHEN 'succeeded' THEN 'charge.completed'
+                             ELSE 'charge.failed'
+                         END
+                 ) <> 1",
+            )
+            .await;
+        assert_eq!(wrong, 0, "ends that were not told once");
     }
 
     async fn check_money(&self) {

@@ -30,10 +30,16 @@ struct Wire<'a> {
 }
 
 #[derive(Deserialize)]
-struct Metadata<'a> {
+pub(super) struct Metadata<'a> {
     // The field's name is `form::REFUND_STAMP`.
     #[serde(borrow, default)]
     payonce_refund_id: Option<Text<'a>>,
+}
+
+impl Metadata<'_> {
+    pub(super) fn stamp(&self) -> Option<&str> {
+        self.payonce_refund_id.as_ref().map(Text::as_str)
+    }
 }
 
 impl Wire<'_> {
@@ -46,10 +52,7 @@ impl Wire<'_> {
         {
             return None;
         }
-        let stamp = self
-            .metadata
-            .as_ref()
-            .and_then(|metadata| metadata.payonce_refund_id.as_ref());
+        let stamp = self.metadata.as_ref().and_then(Metadata::stamp);
         Some(RefundObject {
             id: ProviderRefundId::parse(self.id.as_ref()?.as_str())?,
             charge: self
@@ -59,7 +62,7 @@ impl Wire<'_> {
             status: status(self.status.as_ref()?.as_str()),
             amount: self.amount?,
             currency: self.currency.as_ref()?.as_str().to_ascii_lowercase(),
-            stamp: stamp.map(|stamp| stamp.as_str().to_owned()),
+            stamp: stamp.map(str::to_owned),
             failure_reason: self
                 .failure_reason
                 .as_ref()

@@ -1,0 +1,188 @@
+//! What the roles are put together from, made as the configuration says; nothing here is started.
+
+use std::sync::Arc;
+
+use super::AppError;
+use super::shared::Shared;
+use crate::batch::{self, BatchLimits, BatchMeters, Batcher};
+use crate::budget::Budget;
+use crate::clock::Clock;
+use crate::completion::{Completion, Settle};
+use crate::config::{Config, DatabaseUrl, Roles};
+use crate::db::pool::Pool;
+use crate::db::session::{Durability, Session};
+use crate::db::sweeps::Account;
+use crate::http::{EventMeters, EventParts};
+use crate::meters::Meters;
+use crate::provider::stripe::currency::RULES;
+use crate::provider::stripe::signature::WebhookSecret;
+use crate::provider::stripe::webhooks::{self, WebhookSettings};
+use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
+use crate::random::Random;
+use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
+use crate::refund_completion::KeepRefund;
+use crate::watches::{Waits, WatchLimits, WatchMeters};
+use crate::worker::WorkerMeters;
+use crate::worker::breaker::{Breaker, BreakerLimits};
+use crate::worker::executor::{Executor, ExecutorLimits};
+use crate::worker::pauses::Pauses;
+use crate::worker::stored::StoreObject;
+use crate::worker::strays::SettleStrays;
+
+/// What runs jobs, and the batchers that must run for it.
+pub(super) struct Parts {
+    pub(super) executor: Executor<Stripe>,
+    pub(super) storing: Batcher<StoreObject>,
+    pub(super) completing: Batcher<Settle>,
+    pub(super) settling: Batcher<SettleStrays>,
+    pub(super) keeping: Batcher<KeepRefund>,
+}
+
+pub(super) fn executor(
+    config: &Config,
+    database: &DatabaseUrl,
+    random: &Random,
+    budget: &Budget,
+    waits: &Waits,
+    meters: WorkerMeters,
+) -> Result<Parts, AppError> {
+    let durable = session_maker(config, database, Durability::Durable);
+    let limits = config.worker.batch_limits();
+    let unmeasured = BatchMeters::none();
+    let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
+    let (completion, completing) =
+        Completion::new(&durable, limits, random, &meters.completion, &waits.charges);
+    let (strays, settling) = batch::batcher(&SettleStrays, &durable, limits, random, &unmeasured);
+    let keep = KeepRefund {
+        provider: RULES.provider,
+        rules: RULES,
+        recheck_after: config.reconciler.refund_recheck_after,
+        recheck_for: config.reconciler.refund_recheck_for,
+        watches: waits.refunds.clone(),
+    };
+    // Each write is a statement of its own, and several may be of one charge.
+    let one = BatchLimits { items: 1, ..limits };
+    let (refunds, keeping) = batch::batcher(&keep, &durable, one, random, &unmeasured);
+    let executor = Executor {
+        provider: Arc::new(stripe(config)?),
+        store,
+        completion,
+        strays,
+        refunds,
+        breaker: Arc::new(Breaker::new(BreakerLimits {
+            threshold: config.worker.breaker_threshold,
+            base: config.worker.breaker_base,
+            cap: config.worker.breaker_cap,
+        })),
+        budget: budget.clone(),
+        pauses: Pauses::default(),
+        limits: ExecutorLimits {
+            retry: config.worker.retry_policy(),
+            action_expiry: config.worker.action_expiry,
+            key_window_margin: config.provider.stripe.key_window_margin,
+            completion_timeout: config.worker.completion_timeout,
+        },
+        random: random.clone(),
+        meters,
+    };
+    Ok(Parts {
+        executor,
+        storing,
+        completing,
+        settling,
+        keeping,
+    })
+}
+
+/// What the provider's deliveries are taken in with; `None` where none of its secrets is configured.
+pub(super) fn events(shared: &Shared<'_>) -> Result<Option<EventParts>, AppError> {
+    let config = shared.setup.config;
+    let (stripe, meters) = (&config.provider.stripe, EventMeters::new(&shared.meters));
+    if stripe.webhook_secrets.is_empty() {
+        return Ok(None);
+    }
+    let secrets = stripe
+        .webhook_secrets
+        .iter()
+        .map(|secret| WebhookSecret::parse(secret.reveal()))
+        .collect::<Result<_, _>>()?;
+    let settings = WebhookSettings {
+        secrets,
+        tolerance: stripe.webhook_tolerance,
+    };
+    Ok(Some(EventParts {
+        open: webhooks::open_with(settings, Clock::system()),
+        account: Account {
+            provider: RULES.provider,
+            name: config.provider.account.clone(),
+        },
+        most_bytes: stripe.webhook_body_bytes,
+        wake: shared.accepted.clone(),
+        meters,
+    }))
+}
+
+/// A sweeper of the configured account.
+pub(crate) fn sweeper(
+    config: &Config,
+    database: &DatabaseUrl,
+    random: &Random,
+    budget: Budget,
+    meters: SweepMeters,
+) -> Result<Sweeper<Stripe>, AppError> {
+    let session = session_maker(config, database, Durability::Durable)();
+    let provider = Arc::new(stripe(config)?);
+    let limits = config
+        .reconciler
+        .sweep_limits(config.provider.stripe.relied_on_key_window());
+    let parts = SweepParts {
+        limits,
+        rules: RULES,
+        budget,
+        random: random.clone(),
+        meters,
+    };
+    Ok(Sweeper::new(provider, session, parts))
+}
+
+/// Who waits in this process; where nobody can, nothing is measured of it.
+pub(super) fn waits(config: &Config, roles: Roles, meters: &Meters) -> Waits {
+    let limits = WatchLimits {
+        watches: config.http.max_waiting,
+        poll: config.http.wait_poll_interval,
+    };
+    let none = Meters::none();
+    let meters = WatchMeters::new(if roles.api { meters } else { &none });
+    Waits::new(limits, &meters)
+}
+
+/// The pool for requests that read or cancel.
+pub(super) fn reads(config: &Config, database: &DatabaseUrl) -> Pool {
+    let session = session_maker(config, database, Durability::Durable);
+    let size = usize::try_from(config.database.pool_size).unwrap_or(usize::MAX);
+    Pool::new(size, config.database.connect_timeout, session)
+}
+
+pub(super) fn session_maker(
+    config: &Config,
+    database: &DatabaseUrl,
+    durability: Durability,
+) -> impl Fn() -> Session + Send + Sync + use<> {
+    let (options, limits) = (database.options().clone(), config.database.session_limits());
+    move || Session::new(&options, limits, durability)
+}
+
+pub(super) fn stripe(config: &Config) -> Result<Stripe, AppError> {
+    let settings = &config.provider.stripe;
+    let secret = settings.secret_key.as_ref().ok_or(AppError::NoSecretKey)?;
+    Ok(Stripe::new(StripeSettings {
+        account: config.provider.account.clone(),
+        base_url: settings.base_url.clone(),
+        secret_key: SecretKey::parse(secret.reveal()).map_err(|_| AppError::SecretKey)?,
+        api_version: settings.api_version.clone(),
+        timeout: settings.timeout,
+        connect_timeout: settings.connect_timeout.min(settings.timeout / 2),
+        pool_idle: settings.pool_idle,
+        key_window: settings.key_window,
+    })?)
+}
