@@ -101,6 +101,91 @@ async fn an_event_that_says_succeeded_completes_nothing_that_has_not() {
 }
 
 #[tokio::test]
+async fn an_event_of_a_refund_lets_somebody_look_only_where_it_says_something_new() {
+    let service = TestService::new().await;
+    let running = service.run_with(Roles::ALL, TOLD).await;
+    let client = &running.client;
+    let paid = client
+        .charge_and_wait("order-1", &charge_body("pm_card_visa"), 20)
+        .await;
+    let object = object_of(&paid.body).to_owned();
+    let refund = client
+        .refund_and_wait(&paid.id(), "return-1", &json!({"amount": 300}))
+        .await
+        .body;
+    running.stop().await;
+    let api = service.run_with(API, TOLD).await;
+    let (ours, stamp) = (
+        refund["provider_refund_id"].as_str().unwrap(),
+        refund["id"].as_str(),
+    );
+    let told = |id: &str, refund: &str, status: &str, intent: &str, stamp: Option<&str>| {
+        let mut about = json!({
+            "id": refund, "object": "refund", "created": now(), "status": status, "payment_intent": intent, "metadata": {},
+        });
+        if let Some(stamp) = stamp {
+            about["metadata"]["payonce_refund_id"] = json!(stamp);
+        }
+        event(id, "refund.updated", &about)
+    };
+    let unknown = UNKNOWN.replace("chg_", "rfd_");
+    for (id, refund, status, intent, stamp, effect) in [
+        (
+            "evt_1",
+            ours,
+            "succeeded",
+            object.as_str(),
+            stamp,
+            "nothing_new",
+        ),
+        ("evt_2", ours, "succeeded", &object, None, "nothing_new"),
+        ("evt_3", ours, "failed", &object, stamp, "nudged"),
+        // Made outside; under a stamp that the books do not know; twice under ours.
+        (
+            "evt_4",
+            "re_outside",
+            "succeeded",
+            &object,
+            None,
+            "sweep_asked",
+        ),
+        (
+            "evt_5",
+            "re_unknown",
+            "succeeded",
+            &object,
+            Some(unknown.as_str()),
+            "sweep_asked",
+        ),
+        (
+            "evt_6",
+            "re_second",
+            "succeeded",
+            &object,
+            stamp,
+            "sweep_asked",
+        ),
+        (
+            "evt_7",
+            "re_theirs",
+            "succeeded",
+            "pi_theirs",
+            None,
+            "not_ours",
+        ),
+    ] {
+        let answer = api
+            .client
+            .deliver(&told(id, refund, status, intent, stamp))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let effects = service.effects().await;
+        assert_eq!(pairs(&effects).last(), Some(&(id, effect)));
+    }
+    api.stop().await;
+}
+
+#[tokio::test]
 async fn money_that_moved_for_a_charge_that_was_told_failed_is_compared_at_once() {
     let service = TestService::new().await;
     let running = service.run_with(Roles::ALL, TOLD).await;
