@@ -17,8 +17,10 @@ pub struct RefundBody<'a> {
     /// Follows from the merchant and the idempotency key, and never changes.
     #[schema(value_type = String, pattern = "^rfd_[0-9a-f]{32}$", example = "rfd_03510a50e711533aba21e1dd9ddf20be")]
     id: Shown<RefundId>,
+    /// The charge that the money goes back from.
     #[schema(value_type = String, pattern = "^chg_[0-9a-f]{32}$", example = "chg_03510a50e711533aba21e1dd9ddf20be")]
     charge_id: Shown<ChargeId>,
+    /// The key that made it.
     #[schema(min_length = 1, max_length = 255, example = "order-42-return")]
     idempotency_key: &'a str,
     /// Grows with every change, in answers and webhooks alike.
@@ -37,13 +39,17 @@ pub struct RefundBody<'a> {
     /// ISO 4217 code in lower case.
     #[schema(pattern = "^[a-z]{3}$", example = "usd")]
     currency: &'a str,
+    /// As the request gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "requested_by_customer", extensions(("x-extensible-enum" = json!(["duplicate", "fraudulent", "requested_by_customer"]))))]
     reason: Option<&'a str>,
+    /// What the request said; empty if it said nothing.
+    #[schema(example = json!({"return": "7"}))]
     metadata: &'a BTreeMap<String, String>,
     /// Whether real money is meant.
     #[schema(example = false)]
     live: bool,
+    /// Who carries it out.
     #[schema(example = "stripe", extensions(("x-extensible-enum" = json!(["stripe"]))))]
     provider: &'a str,
     /// The provider's own id of the refund, once it is known.
@@ -58,8 +64,10 @@ pub struct RefundBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     failure: Option<FailureBody<'a>>,
+    /// When it was accepted.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:00.104233Z")]
     created_at: Shown<Instant>,
+    /// When it last changed.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:01.330021Z")]
     updated_at: Shown<Instant>,
     /// When the refund ended, if it has.

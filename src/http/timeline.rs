@@ -52,7 +52,12 @@ pub struct TimelineEventBody<'a> {
     refund_id: Option<&'a str>,
     /// How much of the charge it is about, in minor units.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, minimum = 0, example = 500)]
+    #[schema(
+        nullable = false,
+        minimum = 0,
+        maximum = 999_999_999_999_i64,
+        example = 500
+    )]
     amount: Option<i64>,
     /// The provider's own id of the object that is charged.
     #[serde(skip_serializing_if = "Option::is_none")]
