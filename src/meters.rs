@@ -69,6 +69,23 @@ impl Meters {
         })
     }
 
+    /// A gauge whose label's value is known only to the configuration.
+    pub fn gauge_of(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: Option<(&'static str, String)>,
+    ) -> Gauge {
+        self.0.as_ref().map_or_else(Gauge::noop, |recorder| {
+            recorder.describe_gauge(KeyName::from_const_str(name), None, text(help));
+            let labels: Vec<Label> = label
+                .into_iter()
+                .map(|(label, value)| Label::new(label, value))
+                .collect();
+            recorder.register_gauge(&Key::from_parts(name, labels), &METADATA)
+        })
+    }
+
     /// Of seconds or of a batch's items, as its name ends.
     pub fn histogram(
         &self,

@@ -71,7 +71,7 @@ impl Books {
 
     async fn make_merchant(&self, random: &Random) -> anyhow::Result<String> {
         let mut connection = self.connect().await?;
-        db::merchants::insert(&mut connection, self.merchant, "bench").await?;
+        db::merchants::insert(&mut connection, self.merchant, "bench", None).await?;
         let seed = random.bytes();
         let key = ApiKey::generate(Mode::Test, &mut rand::rngs::StdRng::from_seed(seed));
         let new = db::api_keys::NewApiKey {

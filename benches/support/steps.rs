@@ -44,6 +44,8 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
         let connection = claims.connection().await?;
         let terms = claim::Terms {
             limit: BATCH,
+            due_within: None,
+            accounts: claim::Most::default(),
             token,
             lease: LEASE,
             payload_versions: &[Instruction::VERSION],

@@ -179,7 +179,7 @@ async fn prepare_books(config: &Config, database: &DatabaseUrl) -> Result<(), De
         .await
         .map_err(DevError::Books)?;
     let merchant = MerchantId::from_uuid(MERCHANT_ID);
-    db::merchants::insert(connection, merchant, MERCHANT)
+    db::merchants::insert(connection, merchant, MERCHANT, None)
         .await
         .map_err(DevError::Books)?;
     let key = ApiKey::parse(DEV_KEY, true).expect("the dev key is well formed");

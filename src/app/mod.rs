@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::parts::sweeper;
-use self::parts::{Parts, events, executor, reads, session_maker, waits};
+use self::parts::{Parts, account_of, events, executors, reads, session_maker, waits};
 use self::recovery::Since;
 use crate::batch::{Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
@@ -65,15 +65,15 @@ pub enum AppError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the worker needs provider.stripe.secret_key")]
-    NoSecretKey,
+    #[error("the worker needs {0}.secret_key")]
+    NoSecretKey(String),
     #[error("the recovery can't begin")]
     Recovery(#[source] db::DbError),
     #[error("the books hold no event that says since when to compare them with the provider")]
     NothingRemembered,
-    #[error("provider.stripe.secret_key is not a key of Stripe's")]
-    SecretKey,
-    #[error("provider.stripe.webhook_secrets")]
+    #[error("{0}.secret_key is not a key of Stripe's")]
+    SecretKey(String),
+    #[error("one of the webhook_secrets")]
     WebhookSecret(#[from] InvalidWebhookSecret),
     #[error("the Stripe adapter can't be made")]
     Stripe(#[from] crate::provider::stripe::StripeError),
@@ -135,14 +135,14 @@ impl App {
             accepted: Arc::new(Notify::new()),
             waits: waits(setup.config, setup.roles, &meters),
             meters,
-            budget: Budget::new(setup.config.provider.calls_per_second(), Instant::now()),
+            budgets: budgets(setup.config),
         };
         let mut observer = shared.observer();
         if setup.roles.api {
             observer.watch_queues(app.start_api(&shared).await?);
         }
         if setup.roles.worker {
-            observer.watch_breaker(app.start_worker(&shared)?);
+            observer.watch_breakers(app.start_worker(&shared)?);
             app.start_deliverer(&shared);
         }
         if setup.roles.reconciler {
@@ -264,24 +264,30 @@ impl App {
         });
     }
 
-    fn start_worker(&mut self, shared: &Shared<'_>) -> Result<Arc<Breaker>, AppError> {
+    fn start_worker(
+        &mut self,
+        shared: &Shared<'_>,
+    ) -> Result<Vec<(String, Arc<Breaker>)>, AppError> {
         let (setup, database) = (shared.setup, shared.database);
         let (config, random) = (setup.config, &setup.random);
         let Parts {
-            executor,
+            executors,
             storing,
             completing,
             settling,
             keeping,
-        } = executor(
+        } = executors(
             config,
             database,
             random,
-            &shared.budget,
+            &shared.budgets,
             &shared.waits,
-            WorkerMeters::new(&shared.meters),
+            &WorkerMeters::new(&shared.meters),
         )?;
-        let breaker = Arc::clone(&executor.breaker);
+        let breakers = executors
+            .iter()
+            .map(|executor| (executor.account().to_owned(), Arc::clone(&executor.breaker)))
+            .collect();
         self.start_batcher(storing);
         self.start_batcher(completing);
         self.start_batcher(settling);
@@ -297,13 +303,13 @@ impl App {
         };
         let claims = session_maker(config, database, Durability::Lease)();
         let wake = shared.accepted.clone();
-        let worker = Worker::new(executor, claims, limits, wake, random.clone());
+        let worker = Worker::new(executors, claims, limits, wake, random.clone());
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(async move {
             worker.run(shutdown).await;
             "worker"
         });
-        Ok(breaker)
+        Ok(breakers)
     }
 
     /// What sends events to merchants, unless another process does. Charges do not wait for it.
@@ -358,13 +364,15 @@ impl App {
             "reconciler"
         });
         let meters = SweepMeters::new(&shared.meters);
-        let budget = shared.budget.clone();
-        let sweeper = sweeper(config, database, &setup.random, budget, meters)?;
-        let shutdown = self.shutdown.clone();
-        self.tasks.spawn(async move {
-            sweeper.run(shutdown).await;
-            "sweeper"
-        });
+        for (account, budget) in config.provider.accounts().zip(&shared.budgets) {
+            let (budget, meters) = (budget.clone(), meters.clone());
+            let sweeper = sweeper(config, account, database, &setup.random, budget, meters)?;
+            let shutdown = self.shutdown.clone();
+            self.tasks.spawn(async move {
+                sweeper.run(shutdown).await;
+                "sweeper"
+            });
+        }
         Ok(())
     }
 
@@ -396,6 +404,13 @@ impl App {
             S::NAME
         });
     }
+}
+
+/// One for each account, which the provider bounds by itself.
+fn budgets(config: &Config) -> Vec<Budget> {
+    let provider = &config.provider;
+    let budget = |_| Budget::new(provider.calls_per_second(), Instant::now());
+    provider.accounts().map(budget).collect()
 }
 
 /// Runs until `shutdown`. `Ok(false)` if something ended by itself.

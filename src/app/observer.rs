@@ -23,7 +23,7 @@ use crate::worker::breaker::Breaker;
 pub(super) struct Observer {
     meters: Meters,
     queues: Vec<QueueGauges>,
-    breaker: Option<(Arc<Breaker>, Gauge)>,
+    breakers: Vec<(Arc<Breaker>, Gauge)>,
     pool: Pool,
     pool_idle: Gauge,
     pool_used: Gauge,
@@ -45,6 +45,8 @@ pub(super) struct BooksAccess {
     pub(super) interval: Duration,
     /// How long workers lease.
     pub(super) lease: Duration,
+    /// Those that are configured.
+    pub(super) accounts: Vec<String>,
 }
 
 struct Reader {
@@ -73,7 +75,7 @@ impl Observer {
             pool_used: connections("used"),
             books: BooksGauges::new(&meters),
             queues: Vec::new(),
-            breaker: None,
+            breakers: Vec::new(),
             pool,
             reader: Mutex::new(Reader {
                 access,
@@ -118,13 +120,17 @@ impl Observer {
         }
     }
 
-    pub(super) fn watch_breaker(&mut self, breaker: Arc<Breaker>) {
-        let open = self.meters.gauge(
-            "payonce_breaker_open",
-            "1 while the provider is asked by one job at a time only.",
-            &[],
-        );
-        self.breaker = Some((breaker, open));
+    /// Of each account, by its name if there are several.
+    pub(super) fn watch_breakers(&mut self, breakers: Vec<(String, Arc<Breaker>)>) {
+        let several = breakers.len() > 1;
+        for (account, breaker) in breakers {
+            let open = self.meters.gauge_of(
+                "payonce_breaker_open",
+                "1 while the provider is asked by one job at a time only.",
+                several.then_some(("account", account)),
+            );
+            self.breakers.push((breaker, open));
+        }
     }
 
     /// Everything that is measured, as it stands now.
@@ -137,7 +143,7 @@ impl Observer {
             gauges.bytes.set(number(held));
             gauges.bytes_capacity.set(number(most));
         }
-        if let Some((breaker, open)) = &self.breaker {
+        for (breaker, open) in &self.breakers {
             open.set(f64::from(u8::from(breaker.is_open())));
         }
         let (idle, used) = self.pool.look();
@@ -168,10 +174,10 @@ impl Observer {
 
 impl BooksAccess {
     async fn standing(&mut self) -> Result<Standing, DbError> {
-        let lease = self.lease;
+        let (lease, accounts) = (self.lease, &self.accounts);
         self.session
             .ask(2, async |connection| {
-                books::standing(connection, lease).await
+                books::standing(connection, lease, accounts).await
             })
             .await
     }

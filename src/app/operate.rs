@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{AppError, Parts, executor};
+use super::{AppError, Parts, executors};
 use crate::batch::{Batcher, Statement};
 use crate::budget::Budget;
 use crate::config::Config;
@@ -18,7 +18,8 @@ use crate::worker::executor::Executor;
 use crate::worker::resolve::Resolved;
 
 pub struct Desk {
-    executor: Executor<Stripe>,
+    /// The default account's first.
+    executors: Vec<Executor<Stripe>>,
     batchers: JoinSet<()>,
 }
 
@@ -28,30 +29,33 @@ impl Desk {
         let database = config.database.url.as_ref().ok_or(AppError::NoDatabase)?;
         let unmeasured = WorkerMeters::new(&Meters::none());
         let Parts {
-            executor,
+            executors,
             storing,
             completing,
             settling,
             keeping,
-        } = executor(
+        } = executors(
             config,
             database,
             random,
-            &Budget::unbounded(),
+            &vec![Budget::unbounded(); config.provider.accounts().count()],
             &Waits::none(),
-            unmeasured,
+            &unmeasured,
         )?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);
         start(&mut batchers, settling);
         start(&mut batchers, keeping);
-        Ok(Self { executor, batchers })
+        Ok(Self {
+            executors,
+            batchers,
+        })
     }
 
     /// What this process has, for holding a job.
     pub fn ours(&self) -> Ours<'_> {
-        self.executor.ours()
+        self.executors[0].ours()
     }
 
     /// Takes the decision for a held job and ends when everything is written.
@@ -62,12 +66,17 @@ impl Desk {
         decision: Decision,
     ) -> Resolved {
         let Self {
-            executor,
+            executors,
             mut batchers,
         } = self;
+        // The default one's refuses what is of no account here.
+        let executor = executors
+            .iter()
+            .find(|executor| executor.account() == claimed.account)
+            .unwrap_or(&executors[0]);
         let resolved = executor.resolve(claimed, deadline, decision).await;
         // The queues into the batchers are gone with it.
-        drop(executor);
+        drop(executors);
         while batchers.join_next().await.is_some() {}
         resolved
     }

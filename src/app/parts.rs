@@ -8,11 +8,11 @@ use crate::batch::{self, BatchLimits, BatchMeters, Batcher};
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
-use crate::config::{Config, DatabaseUrl, Roles};
+use crate::config::{AccountSettings, Config, DatabaseUrl, Roles, Section};
 use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
 use crate::db::sweeps::Account;
-use crate::http::{EventMeters, EventParts};
+use crate::http::{EventEndpoints, EventMeters, EventParts};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
 use crate::provider::stripe::signature::WebhookSecret;
@@ -31,20 +31,22 @@ use crate::worker::strays::SettleStrays;
 
 /// What runs jobs, and the batchers that must run for it.
 pub(super) struct Parts {
-    pub(super) executor: Executor<Stripe>,
+    /// One for each account, the default one's first.
+    pub(super) executors: Vec<Executor<Stripe>>,
     pub(super) storing: Batcher<StoreObject>,
     pub(super) completing: Batcher<Settle>,
     pub(super) settling: Batcher<SettleStrays>,
     pub(super) keeping: Batcher<KeepRefund>,
 }
 
-pub(super) fn executor(
+/// `budgets`: one for each account.
+pub(super) fn executors(
     config: &Config,
     database: &DatabaseUrl,
     random: &Random,
-    budget: &Budget,
+    budgets: &[Budget],
     waits: &Waits,
-    meters: WorkerMeters,
+    meters: &WorkerMeters,
 ) -> Result<Parts, AppError> {
     let durable = session_maker(config, database, Durability::Durable);
     let limits = config.worker.batch_limits();
@@ -63,30 +65,34 @@ pub(super) fn executor(
     // Each write is a statement of its own, and several may be of one charge.
     let one = BatchLimits { items: 1, ..limits };
     let (refunds, keeping) = batch::batcher(&keep, &durable, one, random, &unmeasured);
-    let executor = Executor {
-        provider: Arc::new(stripe(config)?),
-        store,
-        completion,
-        strays,
-        refunds,
-        breaker: Arc::new(Breaker::new(BreakerLimits {
-            threshold: config.worker.breaker_threshold,
-            base: config.worker.breaker_base,
-            cap: config.worker.breaker_cap,
-        })),
-        budget: budget.clone(),
-        pauses: Pauses::default(),
-        limits: ExecutorLimits {
-            retry: config.worker.retry_policy(),
-            action_expiry: config.worker.action_expiry,
-            key_window_margin: config.provider.stripe.key_window_margin,
-            completion_timeout: config.worker.completion_timeout,
-        },
-        random: random.clone(),
-        meters,
+    let pauses = Arc::new(Pauses::default());
+    let executor = |(account, budget): (AccountSettings<'_>, &Budget)| {
+        Ok::<_, AppError>(Executor {
+            provider: Arc::new(stripe(config, account)?),
+            store: store.clone(),
+            completion: completion.clone(),
+            strays: strays.clone(),
+            refunds: refunds.clone(),
+            breaker: Arc::new(Breaker::new(BreakerLimits {
+                threshold: config.worker.breaker_threshold,
+                base: config.worker.breaker_base,
+                cap: config.worker.breaker_cap,
+            })),
+            budget: budget.clone(),
+            pauses: Arc::clone(&pauses),
+            limits: ExecutorLimits {
+                retry: config.worker.retry_policy(),
+                action_expiry: config.worker.action_expiry,
+                key_window_margin: config.provider.stripe.key_window_margin,
+                completion_timeout: config.worker.completion_timeout,
+            },
+            random: random.clone(),
+            meters: meters.clone(),
+        })
     };
+    let executors = config.provider.accounts().zip(budgets).map(executor);
     Ok(Parts {
-        executor,
+        executors: executors.collect::<Result<_, _>>()?,
         storing,
         completing,
         settling,
@@ -94,44 +100,60 @@ pub(super) fn executor(
     })
 }
 
-/// What the provider's deliveries are taken in with; `None` where none of its secrets is configured.
-pub(super) fn events(shared: &Shared<'_>) -> Result<Option<EventParts>, AppError> {
+/// What each account's deliveries are taken in with, by its name; of those that have a secret.
+pub(super) fn events(shared: &Shared<'_>) -> Result<EventEndpoints, AppError> {
     let config = shared.setup.config;
-    let (stripe, meters) = (&config.provider.stripe, EventMeters::new(&shared.meters));
-    if stripe.webhook_secrets.is_empty() {
-        return Ok(None);
-    }
-    let secrets = stripe
-        .webhook_secrets
-        .iter()
-        .map(|secret| WebhookSecret::parse(secret.reveal()))
-        .collect::<Result<_, _>>()?;
-    let settings = WebhookSettings {
-        secrets,
-        tolerance: stripe.webhook_tolerance,
+    let meters = EventMeters::new(&shared.meters);
+    let endpoint = |account: AccountSettings<'_>| {
+        let secrets = account
+            .webhook_secrets
+            .iter()
+            .map(|secret| WebhookSecret::parse(secret.reveal()))
+            .collect::<Result<_, _>>()?;
+        let settings = WebhookSettings {
+            secrets,
+            tolerance: config.provider.stripe.webhook_tolerance,
+        };
+        Ok::<_, AppError>(EventParts {
+            open: webhooks::open_with(settings, Clock::system()),
+            account: account_of(account),
+            most_bytes: config.provider.stripe.webhook_body_bytes,
+            wake: shared.accepted.clone(),
+            meters: meters.clone(),
+        })
     };
-    Ok(Some(EventParts {
-        open: webhooks::open_with(settings, Clock::system()),
-        account: Account {
-            provider: RULES.provider,
-            name: config.provider.account.clone(),
-        },
-        most_bytes: stripe.webhook_body_bytes,
-        wake: shared.accepted.clone(),
-        meters,
-    }))
+    let with_secrets = config
+        .provider
+        .accounts()
+        .filter(|account| !account.webhook_secrets.is_empty());
+    Ok(EventEndpoints {
+        default: config.provider.account.clone(),
+        by_account: with_secrets
+            .map(|account| Ok((account.name.to_owned(), endpoint(account)?)))
+            .collect::<Result<_, AppError>>()?,
+    })
 }
 
-/// A sweeper of the configured account.
+/// An account as sweeps and events name it.
+pub(crate) fn account_of(account: AccountSettings<'_>) -> Account {
+    Account {
+        provider: RULES.provider,
+        name: account.name.to_owned(),
+        is_default: matches!(account.section, Section::Default),
+    }
+}
+
+/// A sweeper of one account.
 pub(crate) fn sweeper(
     config: &Config,
+    account: AccountSettings<'_>,
     database: &DatabaseUrl,
     random: &Random,
     budget: Budget,
     meters: SweepMeters,
 ) -> Result<Sweeper<Stripe>, AppError> {
     let session = session_maker(config, database, Durability::Durable)();
-    let provider = Arc::new(stripe(config)?);
+    let provider = Arc::new(stripe(config, account)?);
     let limits = config
         .reconciler
         .sweep_limits(config.provider.stripe.relied_on_key_window());
@@ -142,7 +164,7 @@ pub(crate) fn sweeper(
         random: random.clone(),
         meters,
     };
-    Ok(Sweeper::new(provider, session, parts))
+    Ok(Sweeper::new(provider, account_of(account), session, parts))
 }
 
 /// Who waits in this process; where nobody can, nothing is measured of it.
@@ -172,13 +194,17 @@ pub(super) fn session_maker(
     move || Session::new(&options, limits, durability)
 }
 
-pub(super) fn stripe(config: &Config) -> Result<Stripe, AppError> {
+fn stripe(config: &Config, account: AccountSettings<'_>) -> Result<Stripe, AppError> {
     let settings = &config.provider.stripe;
-    let secret = settings.secret_key.as_ref().ok_or(AppError::NoSecretKey)?;
+    let section = account.section;
+    let secret = account
+        .secret_key
+        .ok_or_else(|| AppError::NoSecretKey(section.to_string()))?;
     Ok(Stripe::new(StripeSettings {
-        account: config.provider.account.clone(),
+        account: account.name.to_owned(),
         base_url: settings.base_url.clone(),
-        secret_key: SecretKey::parse(secret.reveal()).map_err(|_| AppError::SecretKey)?,
+        secret_key: SecretKey::parse(secret.reveal())
+            .map_err(|_| AppError::SecretKey(section.to_string()))?,
         api_version: settings.api_version.clone(),
         timeout: settings.timeout,
         connect_timeout: settings.connect_timeout.min(settings.timeout / 2),

@@ -1,14 +1,14 @@
 //! `serve --recovery`: after a restore or a failover that lost commits, the books are older than what they have sent.
 //!
 //! Sending is held for all processes before this one does anything else, and goes on when a sweep has seen every object
-//! that the provider made since the books remember: what they do not know is written down as stray, and settled before
+//! that the provider made since the books remember, in each account: what they do not know is written down as stray, and settled before
 //! anything is sent for its charge. If the process dies, the hold stays, and whoever sweeps next finishes the recovery.
 
 use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::{AppError, session_maker};
+use super::{AppError, account_of, session_maker};
 use crate::config::{Config, DatabaseUrl};
 use crate::db;
 use crate::db::session::Durability;
@@ -32,12 +32,9 @@ pub(super) async fn begin(
     since: Since,
 ) -> Result<(), AppError> {
     let mut session = session_maker(config, database, Durability::Durable)();
-    let account = Account {
-        provider: RULES.provider,
-        name: config.provider.account.clone(),
-    };
+    let accounts: Vec<Account> = config.provider.accounts().map(account_of).collect();
     let key_window = config.provider.stripe.key_window;
-    let from = session
+    let (from, elsewhere) = session
         .ask(2, async |connection| {
             let from = match since {
                 Since::At(at) => Some(at),
@@ -48,12 +45,23 @@ pub(super) async fn begin(
             let Some(from) = from.map(|from| from - key_window) else {
                 return Ok(None);
             };
-            db::recovery::begin(connection, &account, from).await?;
-            Ok(Some(from))
+            let names: Vec<&str> = accounts
+                .iter()
+                .map(|account| account.name.as_str())
+                .collect();
+            let elsewhere = db::recovery::begin(connection, RULES.provider, &names, from).await?;
+            Ok(Some((from, elsewhere)))
         })
         .await
         .map_err(AppError::Recovery)?
         .ok_or(AppError::NothingRemembered)?;
+    for account in elsewhere {
+        tracing::error!(
+            code = "account_not_configured",
+            account,
+            "sending is held until the objects of this account are compared too, which merchants are on and this process does not have: start one that has it"
+        );
+    }
     tracing::warn!(
         code = "recovery_began",
         %from,

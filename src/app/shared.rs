@@ -26,8 +26,8 @@ pub(super) struct Shared<'a> {
     /// Who waits for a charge in this process.
     pub(super) waits: Waits,
     pub(super) meters: Meters,
-    /// For all calls to the provider.
-    pub(super) budget: Budget,
+    /// For all calls to the provider, one for each account.
+    pub(super) budgets: Vec<Budget>,
 }
 
 impl Shared<'_> {
@@ -37,6 +37,11 @@ impl Shared<'_> {
             session: session_maker(config, self.database, Durability::Durable)(),
             interval: config.admin.books_interval,
             lease: config.worker.lease,
+            accounts: config
+                .provider
+                .accounts()
+                .map(|account| account.name.to_owned())
+                .collect(),
         };
         Observer::new(self.meters.clone(), self.pool.clone(), access)
     }

@@ -6,6 +6,7 @@ use sqlx::postgres::PgConnection;
 use super::database;
 use super::output::{self, Hinted, table, time};
 use super::settings::Settings;
+use crate::config::Config;
 use crate::db::merchants::{self, Switched};
 use crate::domain::ids::MerchantId;
 use crate::random::Random;
@@ -17,6 +18,10 @@ pub(super) enum Merchants {
         /// 1 to 100 characters; commands name the merchant by it.
         #[arg(value_parser = name)]
         name: String,
+        /// The account at the provider that its charges are made in: one that the configuration has. Left out, it is the
+        /// default one.
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
         #[command(flatten)]
         settings: Settings,
     },
@@ -31,6 +36,20 @@ pub(super) enum Merchants {
     Enable {
         /// The merchant's name.
         name: String,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Make a merchant's new charges in another account at the provider, within two seconds. What was accepted before is
+    /// carried to its end, and refunded, in the account that it was accepted for: that one must stay configured.
+    SetAccount {
+        /// The merchant's name.
+        name: String,
+        /// One that the configuration has.
+        #[arg(value_name = "ACCOUNT", required_unless_present = "default")]
+        account: Option<String>,
+        /// The default account, whatever its name is.
+        #[arg(long, conflicts_with = "account")]
+        default: bool,
         #[command(flatten)]
         settings: Settings,
     },
@@ -55,9 +74,27 @@ fn name(text: &str) -> Result<String, String> {
 impl Merchants {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Create { name, settings } => {
-                let mut connection = database::connect(&settings.load()?).await?;
-                create(&mut connection, &name, &Random::from_os()).await
+            Self::Create {
+                name,
+                account,
+                settings,
+            } => {
+                let config = settings.load()?;
+                check_account(&config, account.as_deref())?;
+                let mut connection = database::connect(&config).await?;
+                let account = account.as_deref();
+                create(&mut connection, &name, account, &Random::from_os()).await
+            }
+            Self::SetAccount {
+                name,
+                account,
+                default: _,
+                settings,
+            } => {
+                let config = settings.load()?;
+                check_account(&config, account.as_deref())?;
+                let mut connection = database::connect(&config).await?;
+                set_account(&mut connection, &name, account.as_deref(), &config).await
             }
             Self::Disable { name, settings } => {
                 let mut connection = database::connect(&settings.load()?).await?;
@@ -75,9 +112,61 @@ impl Merchants {
     }
 }
 
-async fn create(connection: &mut PgConnection, name: &str, random: &Random) -> anyhow::Result<()> {
+/// A name that no process has would make charges wait for ever.
+fn check_account(config: &Config, account: Option<&str>) -> anyhow::Result<()> {
+    match account {
+        Some(name) if !config.provider.has_account(name) => {
+            let known: Vec<&str> = config.provider.accounts().map(|known| known.name).collect();
+            Err(Hinted::new(
+                format!("the configuration has no account `{name}`"),
+                format!(
+                    "it has {}; [provider.stripe.accounts.NAME] adds one",
+                    known.join(", ")
+                ),
+            )
+            .into())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn set_account(
+    connection: &mut PgConnection,
+    name: &str,
+    account: Option<&str>,
+    config: &Config,
+) -> anyhow::Result<()> {
+    let Some(moved) = merchants::set_account(connection, name, account).await? else {
+        return Err(unknown(name));
+    };
+    let default = &config.provider.account;
+    let shown = |account: Option<&str>| {
+        account.map_or_else(
+            || format!("the default account (`{default}` here)"),
+            |account| format!("the account `{account}`"),
+        )
+    };
+    let now = shown(account);
+    if moved.was.as_deref() == account {
+        output::message(format_args!("`{name}` was on {now} before"));
+        return Ok(());
+    }
+    let was = shown(moved.was.as_deref());
+    output::message(format_args!(
+        "`{name}` is on {now}: its new charges are made there within two seconds; what it has begun stays on {was} ({} open charges now), which must stay configured",
+        moved.open
+    ));
+    Ok(())
+}
+
+async fn create(
+    connection: &mut PgConnection,
+    name: &str,
+    account: Option<&str>,
+    random: &Random,
+) -> anyhow::Result<()> {
     let merchant = MerchantId::from_uuid(random.uuid());
-    if !merchants::insert(connection, merchant, name).await? {
+    if !merchants::insert(connection, merchant, name, account).await? {
         return Err(Hinted::new(
             format!("there is a merchant `{name}` already"),
             "`payonce merchants list` shows all of them",
@@ -106,7 +195,7 @@ async fn switch(connection: &mut PgConnection, name: &str, disabled: bool) -> an
 }
 
 async fn list(connection: &mut PgConnection) -> anyhow::Result<()> {
-    let rows: Vec<[String; 4]> = merchants::list(connection)
+    let rows: Vec<[String; 5]> = merchants::list(connection)
         .await?
         .into_iter()
         .map(|merchant| {
@@ -117,11 +206,12 @@ async fn list(connection: &mut PgConnection) -> anyhow::Result<()> {
                     || "active".to_owned(),
                     |at| format!("disabled {}", time(at)),
                 ),
+                merchant.account.unwrap_or_else(|| "-".to_owned()),
                 merchant.name,
             ]
         })
         .collect();
-    output::data(&table(["id", "created", "state", "name"], &rows))
+    output::data(&table(["id", "created", "state", "account", "name"], &rows))
 }
 
 /// The merchant of that name.

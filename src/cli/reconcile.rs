@@ -11,7 +11,7 @@ use super::settings::{Settings, hinted};
 use super::{database, discrepancies, output};
 use crate::app;
 use crate::budget::Budget;
-use crate::config::{Config, Roles};
+use crate::config::{AccountSettings, Config, Roles};
 use crate::db::sweeps::Standing;
 use crate::meters::Meters;
 use crate::random::Random;
@@ -32,6 +32,9 @@ pub(super) struct Reconcile {
     /// How far back: `90m`, `24h`, `30days`.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = humantime::parse_duration)]
     since: Duration,
+    /// One account alone, by its name; all that are configured if left out.
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
     /// What is open, as one JSON object.
     #[arg(long)]
     json: bool,
@@ -49,12 +52,29 @@ impl Reconcile {
         let config = self.settings.load()?;
         config.check_for(NEEDED).map_err(|errors| hinted(&errors))?;
         let mut connection = database::connect(&config).await?;
-        let standing = sweep(&config, self.since).await?;
-        output::message(format_args!(
-            "swept: the provider has {} objects with a stamp of ours from the last {}",
-            standing.objects,
-            humantime::format_duration(self.since)
-        ));
+        if let Some(name) = &self.account
+            && !config.provider.has_account(name)
+        {
+            return Err(Hinted::new(
+                format!("the configuration has no account `{name}`"),
+                "`payonce config check` shows provider.account and provider.stripe.accounts",
+            )
+            .into());
+        }
+        let wanted = config.provider.accounts().filter(|account| {
+            self.account
+                .as_deref()
+                .is_none_or(|name| name == account.name)
+        });
+        for account in wanted {
+            let standing = sweep(&config, account, self.since).await?;
+            output::message(format_args!(
+                "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
+                account.name,
+                standing.objects,
+                humantime::format_duration(self.since)
+            ));
+        }
         let open = discrepancies::show(&mut connection, self.json).await?;
         if open > 0 {
             bail!("{open} discrepancies are open");
@@ -63,11 +83,16 @@ impl Reconcile {
     }
 }
 
-/// Sweeps what the provider made within `window`, to the end: by this process, or by the one that holds the account's sweep.
-pub(super) async fn sweep(config: &Config, window: Duration) -> anyhow::Result<Standing> {
+/// Sweeps what an account made within `window`, to the end: by this process, or by the one that holds the account's sweep.
+pub(super) async fn sweep(
+    config: &Config,
+    account: AccountSettings<'_>,
+    window: Duration,
+) -> anyhow::Result<Standing> {
     let meters = SweepMeters::new(&Meters::none());
     let mut sweeper = app::sweeper(
         config,
+        account,
         database::url(config)?,
         &Random::from_os(),
         Budget::unbounded(),

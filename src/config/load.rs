@@ -45,6 +45,11 @@ impl Sources {
     }
 }
 
+/// The section of the accounts besides the default one: a table of each, by its name.
+const ACCOUNTS: &str = "provider.stripe.accounts.";
+/// What each of them has, and whether it is a list.
+const OF_ACCOUNT: [(&str, bool); 2] = [("secret_key", false), ("webhook_secrets", true)];
+
 /// The keys that exist, and those of them that are lists.
 struct Keys {
     all: BTreeSet<String>,
@@ -118,7 +123,7 @@ fn environment(
                 },
                 Some(_) | None => continue,
             };
-            if !keys.all.contains(&key) {
+            if !keys.has(&key) {
                 faults.push(keys.unknown(name, &key));
                 continue;
             }
@@ -150,7 +155,8 @@ impl Keys {
     }
 
     fn value(&self, key: &str, text: &str) -> Value {
-        let kind = if self.lists.contains(key) {
+        let is_list = self.lists.contains(key) || of_account(key).is_some_and(|(_, list)| list);
+        let kind = if is_list {
             ValueKind::Array(split(text).map(|entry| Value::new(None, entry)).collect())
         } else {
             ValueKind::String(text.to_owned())
@@ -158,20 +164,30 @@ impl Keys {
         Value::new(None, kind)
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.all.contains(key) || of_account(key).is_some()
+    }
+
     fn known(
         &self,
         values: BTreeMap<String, Value>,
         faults: &mut Vec<ConfigError>,
     ) -> BTreeMap<String, Value> {
-        let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) = values
-            .into_iter()
-            .partition(|(key, _)| self.all.contains(key));
+        let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            values.into_iter().partition(|(key, _)| self.has(key));
         faults.extend(unknown.keys().map(|key| self.unknown(key, key)));
         known
     }
 
     /// The fault of a key that does not exist, called by the `name` that its source has for it.
     fn unknown(&self, name: &str, key: &str) -> ConfigError {
+        if key.starts_with(ACCOUNTS) {
+            return ConfigError::new(
+                name,
+                "there is no such key",
+                "[provider.stripe.accounts.NAME] has secret_key, webhook_secrets; a name is 1 to 40 of a-z, 0-9 and _",
+            );
+        }
         let section = key.rsplit_once('.').map_or("", |(section, _)| section);
         let siblings: Vec<&str> = self
             .all
@@ -195,6 +211,17 @@ impl Keys {
         };
         ConfigError::new(name, "there is no such key", mend)
     }
+}
+
+/// The account that a key is of, and whether the key's value is a list. `None` if it is no key of an account's.
+fn of_account(key: &str) -> Option<(&str, bool)> {
+    let (account, name) = key.strip_prefix(ACCOUNTS)?.split_once('.')?;
+    let well_named = (1..=40).contains(&account.len())
+        && account
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+    let (_, is_list) = OF_ACCOUNT.iter().find(|(known, _)| *known == name)?;
+    well_named.then_some((account, *is_list))
 }
 
 /// Every value that is not a table, by its dotted key.

@@ -22,7 +22,7 @@ pub use self::error::{ConfigError, ConfigErrors};
 pub use self::load::Sources;
 pub use self::sections::{
     Admin, Database, Http, Idempotency, Intake, Log, LogFormat, Provider, Reconciler, Stripe,
-    Webhooks, Worker,
+    StripeAccount, Webhooks, Worker,
 };
 pub use self::values::{CallRate, DatabaseUrl, InvalidDatabaseUrl, Secret};
 
@@ -237,7 +237,60 @@ impl Webhooks {
     }
 }
 
+/// One account at the provider: its name and what it does not share with the others.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountSettings<'a> {
+    pub name: &'a str,
+    /// The section of its keys.
+    pub section: Section<'a>,
+    pub secret_key: Option<&'a Secret>,
+    pub webhook_secrets: &'a [Secret],
+}
+
+/// Where an account's keys stand.
+#[derive(Clone, Copy, Debug)]
+pub enum Section<'a> {
+    /// That of the default account.
+    Default,
+    Named(&'a str),
+}
+
+impl std::fmt::Display for Section<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("provider.stripe"),
+            Self::Named(name) => write!(f, "provider.stripe.accounts.{name}"),
+        }
+    }
+}
+
 impl Provider {
+    /// The default account first, then the others by their names.
+    pub fn accounts(&self) -> impl Iterator<Item = AccountSettings<'_>> {
+        let stripe = &self.stripe;
+        let default = AccountSettings {
+            name: &self.account,
+            section: Section::Default,
+            secret_key: stripe.secret_key.as_ref(),
+            webhook_secrets: &stripe.webhook_secrets,
+        };
+        let named = stripe
+            .accounts
+            .iter()
+            .map(|(name, account)| AccountSettings {
+                name,
+                section: Section::Named(name),
+                secret_key: account.secret_key.as_ref(),
+                webhook_secrets: &account.webhook_secrets,
+            });
+        std::iter::once(default).chain(named)
+    }
+
+    /// Whether there is an account of this name here.
+    pub fn has_account(&self, name: &str) -> bool {
+        self.accounts().any(|account| account.name == name)
+    }
+
     /// How many calls a second this process may begin; `None` for no bound.
     pub fn calls_per_second(&self) -> Option<u32> {
         match self.stripe.calls_per_second {

@@ -1,5 +1,6 @@
 //! The sections, as `defaults.toml` documents them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -182,6 +183,9 @@ pub struct Stripe {
     pub secret_key: Option<Secret>,
     #[serde(deserialize_with = "values::secrets")]
     pub webhook_secrets: Vec<Secret>,
+    /// Accounts besides that of `secret_key`, by their names.
+    #[serde(default)]
+    pub accounts: BTreeMap<String, StripeAccount>,
     #[serde(with = "span")]
     pub webhook_tolerance: Duration,
     pub webhook_body_bytes: usize,
@@ -198,6 +202,16 @@ pub struct Stripe {
     pub key_window_margin: Duration,
     pub pool_idle: usize,
     pub calls_per_second: CallRate,
+}
+
+/// What an account does not share with the others.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct StripeAccount {
+    #[serde(default, deserialize_with = "values::secret")]
+    pub secret_key: Option<Secret>,
+    #[serde(default, deserialize_with = "values::secrets")]
+    pub webhook_secrets: Vec<Secret>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -540,3 +540,121 @@ fn the_loopback_interface_is_no_place_for_events_in_live_mode() {
     let live = ("PAYONCE__PROVIDER__MODE", "live");
     assert_eq!(faulty(&[allowed, live]), ["webhooks.allow_loopback"]);
 }
+
+const ACME: &str = "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__SECRET_KEY";
+
+#[test]
+fn accounts_come_from_the_file_and_the_environment_and_the_default_one_is_the_first() {
+    let file = "[provider.stripe.accounts.acme]\nsecret_key = \"sk_test_file\"\nwebhook_secrets = [\"whsec_a\"]\n";
+    let config = with_file(
+        file,
+        &[
+            (ACME, "sk_test_environment"),
+            (
+                "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__1_b__SECRET_KEY",
+                "sk_test_b",
+            ),
+            (
+                "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__1_B__WEBHOOK_SECRETS",
+                "whsec_b, whsec_c",
+            ),
+            (KEY, "sk_test_default"),
+        ],
+    )
+    .unwrap();
+    config.check().unwrap();
+    let accounts: Vec<(&str, &str, usize)> = config
+        .provider
+        .accounts()
+        .map(|account| {
+            (
+                account.name,
+                account.secret_key.unwrap().reveal(),
+                account.webhook_secrets.len(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        accounts,
+        [
+            ("default", "sk_test_default", 0),
+            ("1_b", "sk_test_b", 2),
+            ("acme", "sk_test_environment", 1),
+        ]
+    );
+    let effective = config.effective();
+    for line in [
+        "provider.stripe.accounts.acme.secret_key = \"***\"\n",
+        "provider.stripe.accounts.1_b.webhook_secrets = [\"***\",\"***\"]\n",
+    ] {
+        assert!(effective.contains(line), "{effective}");
+    }
+    assert!(!effective.contains("sk_test"), "{effective}");
+}
+
+/// Goal: no two names for one account, no account of the other mode, none that a charge could wait for for ever.
+#[test]
+fn accounts_that_can_not_be_told_apart_or_used_are_refused_without_a_word_of_their_keys() {
+    let section = "provider.stripe.accounts.acme.secret_key";
+    for (environment, fault) in [
+        (vec![(ACME, "sk_live_hunter2")], "provider.mode"),
+        (vec![(ACME, "hunter2")], section),
+        (
+            vec![(ACME, "sk_test_hunter2"), (KEY, "sk_test_hunter2")],
+            section,
+        ),
+        (
+            vec![
+                (ACME, "sk_test_hunter2"),
+                ("PAYONCE__PROVIDER__ACCOUNT", "acme"),
+            ],
+            "provider.account",
+        ),
+        (
+            vec![(ACME, "sk_test_hunter2"), ("PAYONCE__WORKER__PERMITS", "2")],
+            "worker.permits",
+        ),
+        (
+            vec![(
+                "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS",
+                "hunter2",
+            )],
+            "provider.stripe.accounts.acme.webhook_secrets",
+        ),
+    ] {
+        let errors = load(&environment).unwrap().check().unwrap_err();
+        let found: Vec<&str> = errors.0.iter().map(|error| error.key.as_str()).collect();
+        assert!(found.contains(&fault), "{found:?}");
+        assert!(!errors.to_string().contains("hunter2"), "{errors}");
+    }
+    let config = load(&[(
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS",
+        "whsec_a",
+    )])
+    .unwrap();
+    let missing: Vec<String> = config
+        .missing_for(Roles::ALL)
+        .into_iter()
+        .map(|error| error.key)
+        .collect();
+    assert!(missing.contains(&section.to_owned()), "{missing:?}");
+    for unknown in [
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__TIMEOUT",
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__A__B__SECRET_KEY",
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__A-B__SECRET_KEY",
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME",
+    ] {
+        let errors = load(&[(unknown, "hunter2")]).unwrap_err();
+        assert_eq!(errors.0[0].key, unknown);
+        assert!(errors.to_string().contains("accounts.NAME"), "{errors}");
+        assert!(!errors.to_string().contains("hunter2"), "{errors}");
+    }
+    for broken in [
+        "[provider.stripe.accounts.Acme]\nsecret_key = \"hunter2\"\n",
+        "[provider.stripe.accounts]\nacme = \"hunter2\"\n",
+        "[provider.stripe.accounts.acme]\nsecret_key = [\"hunter2\"]\n",
+    ] {
+        let errors = with_file(broken, &[]).unwrap_err();
+        assert!(!errors.to_string().contains("hunter2"), "{errors}");
+    }
+}

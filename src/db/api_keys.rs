@@ -1,5 +1,7 @@
 //! API keys, known by their SHA-256 alone.
 
+use std::sync::Arc;
+
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -9,9 +11,11 @@ use crate::domain::api_key::{Mode, Scope, TokenHash};
 use crate::domain::ids::MerchantId;
 
 /// Whom a key that may be used speaks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub merchant: MerchantId,
+    /// The account that the merchant's new charges are made in; `None` for the default one.
+    pub account: Option<Arc<str>>,
     pub scope: Scope,
     pub mode: Mode,
 }
@@ -23,7 +27,7 @@ pub async fn find_holder(
 ) -> Result<Option<Holder>, DbError> {
     let row = sqlx::query!(
         r#"
-        SELECT api_keys.merchant_id, api_keys.scope, api_keys.mode
+        SELECT api_keys.merchant_id, api_keys.scope, api_keys.mode, merchants.provider_account
         FROM api_keys
         JOIN merchants ON merchants.id = api_keys.merchant_id
         WHERE api_keys.token_hash = $1
@@ -38,6 +42,7 @@ pub async fn find_holder(
     Ok(row.and_then(|row| {
         Some(Holder {
             merchant: MerchantId::from_uuid(row.merchant_id),
+            account: row.provider_account.map(Arc::from),
             scope: Scope::parse(&row.scope)?,
             mode: Mode::parse(&row.mode)?,
         })

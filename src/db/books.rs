@@ -37,11 +37,20 @@ pub struct Standing {
 pub const MOST_COUNTED: i64 = 10_000;
 
 /// Walks each partial index up to [`MOST_COUNTED`], so that it costs the same however many jobs wait. `lease` is how long
-/// workers lease: when a lease was taken is told by its end.
-pub async fn standing(connection: &mut PgConnection, lease: Duration) -> Result<Standing, DbError> {
-    let row = sqlx::query_file!("src/db/sql/standing.sql", MOST_COUNTED, interval(lease))
-        .fetch_one(&mut *connection)
-        .await?;
+/// workers lease: when a lease was taken is told by its end. `accounts`: those that are swept.
+pub async fn standing(
+    connection: &mut PgConnection,
+    lease: Duration,
+    accounts: &[String],
+) -> Result<Standing, DbError> {
+    let row = sqlx::query_file!(
+        "src/db/sql/standing.sql",
+        MOST_COUNTED,
+        interval(lease),
+        accounts,
+    )
+    .fetch_one(&mut *connection)
+    .await?;
     let webhooks = webhook_deliveries::standing(connection).await?;
     let jobs = |count, age: Option<f64>| Jobs {
         count,

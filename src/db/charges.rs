@@ -1,5 +1,7 @@
 //! Reads charges as clients see them.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -199,6 +201,7 @@ impl TryFrom<ChargeRow> for Charge {
             },
             live: row.live,
             provider: row.provider,
+            account: row.provider_account.as_deref().map(Arc::from),
             progress: Progress {
                 version: row.version,
                 state,

@@ -24,6 +24,8 @@ pub struct Claimed {
     /// The instruction as it was frozen at intake.
     pub payload: serde_json::Value,
     pub progress: Progress,
+    /// Where the object is or is to be made.
+    pub account: String,
     /// Since when it could have been claimed.
     pub due_at: OffsetDateTime,
     pub created_at: OffsetDateTime,
@@ -67,6 +69,14 @@ impl Job {
             Self::Refund(job) => job.claimed_at - job.due_at,
         }
     }
+
+    /// The account that it is run in, and in no other.
+    pub fn account(&self) -> &str {
+        match self {
+            Self::Charge(job) => &job.account,
+            Self::Refund(job) => &job.account,
+        }
+    }
 }
 
 /// Where a job's look for its object stands.
@@ -102,9 +112,9 @@ impl Look {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strays {
-    /// In the account of this process.
+    /// In the account that the charge is run in.
     Here(Vec<ProviderChargeId>),
-    /// One of them is in an account that this process does not have.
+    /// One of them is in another account.
     Elsewhere,
 }
 
@@ -117,11 +127,11 @@ pub struct Unclaimable {
 }
 
 impl Strays {
-    /// `accounts`: that of each object, by the object's id; `None` if there is none.
+    /// `accounts`: that of each object, by the object's id; `None` if there is none. `own`: that of the charge.
     pub(super) fn read(
         charge: ChargeId,
         accounts: Option<serde_json::Value>,
-        ours: &str,
+        own: &str,
     ) -> Result<Self, DbError> {
         let unreadable = || DbError::Unreadable {
             charge,
@@ -130,7 +140,7 @@ impl Strays {
         let accounts: BTreeMap<String, String> = accounts
             .map_or_else(|| Ok(BTreeMap::new()), serde_json::from_value)
             .map_err(|_| unreadable())?;
-        if accounts.values().any(|account| account != ours) {
+        if accounts.values().any(|account| account != own) {
             return Ok(Self::Elsewhere);
         }
         let parsed: Option<Vec<_>> = accounts
@@ -144,6 +154,7 @@ impl Strays {
 /// What the claiming process has, to judge looks and strays by.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours<'a> {
+    /// The default account, for what names none.
     pub account: &'a str,
     /// How long the provider is relied on to remember a key.
     pub key_window: Duration,
@@ -152,8 +163,12 @@ pub struct Ours<'a> {
 /// What every claim is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// At most as many rows.
+    /// At most as many rows, of the default account; with `shares`, of the account that they are of.
     pub limit: i64,
+    /// Of the default account, only what became due within this time; `None` for all that is due.
+    pub due_within: Option<Duration>,
+    /// Other accounts, each with the most rows of it. Nothing is claimed of those that are not here.
+    pub accounts: Most<'a>,
     pub token: LeaseToken,
     pub lease: Duration,
     /// The payload versions that this release knows, of charges and of refunds; rows of others are left to the release
@@ -165,9 +180,17 @@ pub struct Terms<'a> {
     pub shares: Option<Shares<'a>>,
 }
 
-/// Of these merchants alone, in their order, and at most so many rows of each.
+/// Accounts by name, and the most rows of each in the same order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Most<'a> {
+    pub names: &'a [&'a str],
+    pub most: &'a [i64],
+}
+
+/// Of these merchants and this account alone, in their order, and at most so many rows of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares<'a> {
+    pub account: &'a str,
     pub merchants: &'a [Uuid],
     pub each: i64,
 }
@@ -188,6 +211,12 @@ pub async fn claim(
         terms.shares.map(|shares| shares.merchants) as Option<&[Uuid]>,
         terms.shares.map(|shares| shares.each),
         terms.refund_payload_versions,
+        terms.accounts.names as &[&str],
+        terms.accounts.most,
+        terms
+            .shares
+            .map_or(terms.ours.account, |shares| shares.account),
+        terms.due_within.map(interval),
     )
     .fetch_all(connection)
     .await?;
@@ -205,17 +234,76 @@ pub struct Waiting {
     pub due: bool,
 }
 
-/// The next `limit` merchants after `cursor` that have jobs, in the order of their ids. Each costs two look-ups in the
-/// index, however many jobs it has.
+/// The next `limit` merchants after `cursor` that have jobs, in the order of their ids; due are those of merchants that are
+/// on `account`. Each costs two look-ups in the index, however many jobs it has.
 pub async fn merchants_waiting(
     connection: &mut PgConnection,
     cursor: Uuid,
     limit: i32,
+    (account, ours): (&str, Ours<'_>),
 ) -> Result<Vec<Waiting>, DbError> {
-    let waiting = sqlx::query_file_as!(Waiting, "src/db/sql/merchants_waiting.sql", cursor, limit,)
-        .fetch_all(connection)
-        .await?;
+    let waiting = sqlx::query_file_as!(
+        Waiting,
+        "src/db/sql/merchants_waiting.sql",
+        cursor,
+        limit,
+        ours.account,
+        account,
+    )
+    .fetch_all(connection)
+    .await?;
     Ok(waiting)
+}
+
+/// An account that has jobs ready and that this process does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unserved {
+    pub account: String,
+    /// Since when its oldest job could have been claimed, if it could.
+    pub due_at: OffsetDateTime,
+    /// The database's clock.
+    pub now: OffsetDateTime,
+}
+
+/// The accounts of ready jobs that are not among `known`. Each account costs a look-up in the index, however many jobs it
+/// has.
+pub async fn unserved(
+    connection: &mut PgConnection,
+    known: &[String],
+) -> Result<Vec<Unserved>, DbError> {
+    let unserved = sqlx::query_as!(
+        Unserved,
+        r#"
+        WITH RECURSIVE visited AS (
+            (
+                SELECT provider_account, run_at
+                FROM outbox
+                WHERE state NOT IN ('leased', 'parked')
+                    AND provider_account IS NOT NULL
+                ORDER BY provider_account, run_at
+                LIMIT 1
+            )
+            UNION ALL
+            SELECT next.provider_account, next.run_at
+            FROM visited
+            CROSS JOIN LATERAL (
+                SELECT provider_account, run_at
+                FROM outbox
+                WHERE state NOT IN ('leased', 'parked')
+                    AND provider_account > visited.provider_account
+                ORDER BY provider_account, run_at
+                LIMIT 1
+            ) AS next
+        )
+        SELECT provider_account AS "account!", run_at AS "due_at!", now() AS "now!"
+        FROM visited
+        WHERE provider_account <> ALL($1)
+        "#,
+        known,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(unserved)
 }
 
 struct Row {
@@ -307,6 +395,10 @@ impl Row {
             lease,
             error,
         };
+        let account = self
+            .provider_account
+            .clone()
+            .unwrap_or_else(|| ours.account.to_owned());
         Ok(Claimed {
             outbox_id: self.outbox_id,
             lease,
@@ -342,7 +434,8 @@ impl Row {
                 self.claimed_at,
                 ours.key_window,
             ),
-            strays: Strays::read(charge, self.strays, ours.account).map_err(unclaimable)?,
+            strays: Strays::read(charge, self.strays, &account).map_err(unclaimable)?,
+            account,
         })
     }
 }

@@ -28,6 +28,8 @@ pub struct Rows<'a> {
     pub metadata: Vec<&'a str>,
     /// JSON texts.
     pub payloads: Vec<&'a str>,
+    /// Where the object is to be made; `None` for the default account.
+    pub accounts: Vec<Option<&'a str>>,
 }
 
 /// What all rows of a batch share.
@@ -36,6 +38,7 @@ pub struct Common {
     pub live: bool,
     pub provider: &'static str,
     pub payload_version: i16,
+    pub payload_version_with_account: i16,
 }
 
 /// Stores the requests whose key is new, each with its charge and its outbox row, and returns their charge ids. The
@@ -66,6 +69,8 @@ pub async fn insert_batch(
         common.live,
         common.provider,
         common.payload_version,
+        &rows.accounts as &[Option<&str>],
+        common.payload_version_with_account,
     )
     .fetch_all(connection)
     .await?;

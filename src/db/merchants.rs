@@ -5,22 +5,25 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::DbError;
+use super::books::MOST_COUNTED;
 use crate::domain::ids::MerchantId;
 
-/// Makes a merchant; `false` if the name is taken.
+/// Makes a merchant on an account, or on the default one; `false` if the name is taken.
 pub async fn insert(
     connection: &mut PgConnection,
     merchant: MerchantId,
     name: &str,
+    account: Option<&str>,
 ) -> Result<bool, DbError> {
     let done = sqlx::query!(
         r#"
-        INSERT INTO merchants (id, name)
-        VALUES ($1, $2)
+        INSERT INTO merchants (id, name, provider_account)
+        VALUES ($1, $2, $3)
         ON CONFLICT (name) DO NOTHING
         "#,
         merchant.as_uuid(),
         name,
+        account,
     )
     .execute(connection)
     .await?;
@@ -90,6 +93,62 @@ pub async fn switch(
     })
 }
 
+/// A merchant that was put on an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The account that it was on; `None` for the default one.
+    pub was: Option<String>,
+    /// Its open charges that stay where they were begun, counted up to [`MOST_COUNTED`].
+    pub open: i64,
+}
+
+/// Puts a merchant on an account, or on the default one: its new charges are made there. `None` if there is no such
+/// merchant.
+pub async fn set_account(
+    connection: &mut PgConnection,
+    name: &str,
+    account: Option<&str>,
+) -> Result<Option<Moved>, DbError> {
+    let moved = sqlx::query_as!(
+        Moved,
+        r#"
+        WITH merchant AS MATERIALIZED (
+            SELECT id, provider_account
+            FROM merchants
+            WHERE name = $1
+            FOR UPDATE
+        ),
+        moved AS (
+            UPDATE merchants
+            SET provider_account = $2
+            FROM merchant
+            WHERE merchants.id = merchant.id
+        )
+        SELECT
+            provider_account AS was,
+            (
+                SELECT count(*)
+                FROM (
+                    SELECT
+                    FROM outbox
+                    WHERE state = 'ready'
+                        AND outbox.merchant_id = merchant.id
+                        AND kind = 'charge'
+                    ORDER BY run_at
+                    LIMIT $3
+                ) AS bounded
+            ) AS "open!"
+        FROM merchant
+        "#,
+        name,
+        account,
+        MOST_COUNTED,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(moved)
+}
+
 /// A merchant as a list shows it.
 #[derive(Clone, Debug)]
 pub struct ListedMerchant {
@@ -97,6 +156,8 @@ pub struct ListedMerchant {
     pub name: String,
     pub created_at: OffsetDateTime,
     pub disabled_at: Option<OffsetDateTime>,
+    /// `None` for the default one.
+    pub account: Option<String>,
 }
 
 /// All merchants, by name.
@@ -104,7 +165,7 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ListedMerchant>, 
     let merchants = sqlx::query_as!(
         ListedMerchant,
         r#"
-        SELECT id, name, created_at, disabled_at
+        SELECT id, name, created_at, disabled_at, provider_account AS account
         FROM merchants
         ORDER BY name
         "#,

@@ -133,6 +133,8 @@ pub struct HeldJob {
     pub claimed_at: OffsetDateTime,
     pub look: Look,
     pub strays: Strays,
+    /// Where the charge's object is or is to be made.
+    pub account: String,
 }
 
 /// Takes the lease of a charge's job for an operator, whenever it is due, and writes what they want and why. `None` when
@@ -157,6 +159,7 @@ pub async fn hold(
     .fetch_optional(connection)
     .await?;
     held.map(|row| {
+        let account = row.account.unwrap_or_else(|| ours.account.to_owned());
         Ok(HeldJob {
             outbox_id: row.outbox_id,
             attempt: row.attempt,
@@ -171,7 +174,8 @@ pub async fn hold(
                 row.claimed_at,
                 ours.key_window,
             ),
-            strays: Strays::read(charge, row.strays, ours.account)?,
+            strays: Strays::read(charge, row.strays, &account)?,
+            account,
         })
     })
     .transpose()

@@ -71,7 +71,7 @@ pub async fn make_job(
     connection: &mut PgConnection,
     charge: Uuid,
     version: i32,
-    payload_version: i16,
+    [payload_version, with_account]: [i16; 2],
     payload: &serde_json::Value,
 ) -> Result<bool, DbError> {
     let made = sqlx::query_scalar!(
@@ -84,16 +84,22 @@ pub async fn make_job(
                 AND version = $2
                 AND stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
                 AND NOT EXISTS (SELECT FROM outbox WHERE outbox.charge_id = $1 AND outbox.kind = 'charge')
-            RETURNING id, merchant_id, version
+            RETURNING id, merchant_id, version, provider_account, provider_charge_id
         ),
         events AS (
             INSERT INTO charge_events (charge_id, version, kind, actor, reason)
             SELECT id, version, 'job_made', 'reconciler', 'the charge was open and had no job'
             FROM charge
         )
-        INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload, unclear_since)
+        INSERT INTO outbox (kind, charge_id, merchant_id, provider_account, payload_version, payload, unclear_since)
         SELECT
-            'charge', charge.id, charge.merchant_id, $3, $4,
+            'charge', charge.id, charge.merchant_id, charge.provider_account,
+            -- As intake does. Who has stored its object is in no doubt about the account, in any release.
+            CASE
+                WHEN charge.provider_account IS NULL OR charge.provider_charge_id IS NOT NULL THEN $3::smallint
+                ELSE $5::smallint
+            END,
+            $4,
             -- As the charge was before this statement.
             CASE charges.stage WHEN 'requires_reconciliation' THEN charges.updated_at END
         FROM charge
@@ -104,6 +110,7 @@ pub async fn make_job(
         version,
         payload_version,
         payload,
+        with_account,
     )
     .fetch_optional(connection)
     .await?;

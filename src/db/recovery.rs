@@ -4,7 +4,6 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::DbError;
-use super::sweeps::Account;
 
 /// Up to when the books surely remember: the time of the newest event. `None` if there is none.
 pub async fn remembered(connection: &mut PgConnection) -> Result<Option<OffsetDateTime>, DbError> {
@@ -21,31 +20,44 @@ pub async fn remembered(connection: &mut PgConnection) -> Result<Option<OffsetDa
     Ok(at)
 }
 
-/// Holds sending, on every replica at once, and asks for the sweep that lets it go on. A process that comes second, or
-/// again, asks for a sweep of its own.
+/// Holds sending, on every replica at once, and asks for the sweeps that let it go on when the last of them is finished: one
+/// of each of these accounts, and of each that a merchant is on. Returns those which are not among `accounts`. A process
+/// that comes second, or again, asks for sweeps of its own.
 pub async fn begin(
     connection: &mut PgConnection,
-    account: &Account,
+    provider: &str,
+    accounts: &[&str],
     from: OffsetDateTime,
-) -> Result<i64, DbError> {
-    let id = sqlx::query_scalar!(
+) -> Result<Vec<String>, DbError> {
+    let elsewhere = sqlx::query_scalar!(
         r#"
         WITH pause AS (
             INSERT INTO pauses (kind, reason)
             VALUES ('recovery', 'serve --recovery: the provider''s objects are being compared with the books')
             ON CONFLICT ON CONSTRAINT pauses_pkey DO NOTHING
+        ),
+        asked AS (
+            INSERT INTO sweeps (provider, provider_account, reason, from_at)
+            SELECT $1, account, 'recovery', $3
+            FROM (
+                SELECT unnest($2::text[]) AS account
+                UNION
+                SELECT provider_account FROM merchants WHERE provider_account IS NOT NULL
+            ) AS accounts
+            RETURNING provider_account
         )
-        INSERT INTO sweeps (provider, provider_account, reason, from_at)
-        VALUES ($1, $2, 'recovery', $3)
-        RETURNING id
+        SELECT provider_account AS "account!"
+        FROM asked
+        WHERE provider_account <> ALL($2)
+        ORDER BY provider_account
         "#,
-        account.provider,
-        account.name,
+        provider,
+        accounts as &[&str],
         from,
     )
-    .fetch_one(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(id)
+    Ok(elsewhere)
 }
 
 /// The database's clock.

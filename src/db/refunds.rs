@@ -240,8 +240,8 @@ pub async fn make_job(
 ) -> Result<bool, DbError> {
     let done = sqlx::query!(
         r#"
-        INSERT INTO outbox (kind, charge_id, refund_id, merchant_id, payload_version, payload)
-        SELECT 'refund', charge_id, id, merchant_id, $2, $3
+        INSERT INTO outbox (kind, charge_id, refund_id, merchant_id, provider_account, payload_version, payload)
+        SELECT 'refund', charge_id, id, merchant_id, provider_account, $2, $3
         FROM refunds
         WHERE id = $1
         ON CONFLICT (refund_id) WHERE refund_id IS NOT NULL DO NOTHING

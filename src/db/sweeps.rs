@@ -15,6 +15,8 @@ pub struct Account {
     pub provider: &'static str,
     /// The configured account's name.
     pub name: String,
+    /// Whether it is that of jobs which name none.
+    pub is_default: bool,
 }
 
 /// Asks for a sweep of the objects that were made within `window`, for a person. Returns its id.
@@ -81,6 +83,7 @@ pub async fn ask_for_looks(
         SELECT $1, $2, 'look', min(look_from)
         FROM outbox
         WHERE look_from IS NOT NULL
+            AND (provider_account = $2 OR provider_account IS NULL AND $4)
             AND NOT EXISTS (
                 SELECT
                 FROM sweeps
@@ -96,6 +99,7 @@ pub async fn ask_for_looks(
         account.provider,
         account.name,
         interval(key_window),
+        account.is_default,
     )
     .execute(connection)
     .await?;

@@ -2,6 +2,7 @@
 //! as it is, and `failed` needs a proof that the provider can no longer move the money.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -27,6 +28,8 @@ pub struct Charge {
     pub finished_at: Option<OffsetDateTime>,
     /// What went back, in minor units: completed refunds, and those made outside payonce.
     pub amount_refunded: i64,
+    /// The account that it is made in, decided at acceptance; `None` for the default one of whoever runs it.
+    pub account: Option<Arc<str>>,
 }
 
 /// Where a charge stands; the part that changes.

@@ -231,6 +231,10 @@ fn no_entries(metadata: &Cow<'_, BTreeMap<String, String>>) -> bool {
 impl Instruction<'_> {
     /// The version that [`Instruction`] is written in; a worker claims only those it knows.
     pub const VERSION: i16 = 1;
+    /// The same encoding, for the account that the charge names. Releases that know one account alone leave it.
+    pub const VERSION_WITH_ACCOUNT: i16 = 2;
+    /// All that this release reads.
+    pub const VERSIONS: [i16; 2] = [Self::VERSION, Self::VERSION_WITH_ACCOUNT];
 }
 
 fn judge_money(

@@ -53,7 +53,6 @@ struct Inner {
     lanes: [tokio::sync::Mutex<()>; LANES],
 }
 
-#[derive(Clone, Copy)]
 struct Known {
     holder: Holder,
     /// When the database was asked.
@@ -183,7 +182,7 @@ impl Inner {
             let age = now.saturating_duration_since(known.asked_at);
             if age < FRESH {
                 return Memory::Holder {
-                    holder: known.holder,
+                    holder: known.holder.clone(),
                     refresh: false,
                 };
             }
@@ -191,7 +190,7 @@ impl Inner {
                 let refresh = known.refreshing_since.is_none();
                 known.refreshing_since = known.refreshing_since.or(Some(now));
                 return Memory::Holder {
-                    holder: known.holder,
+                    holder: known.holder.clone(),
                     refresh,
                 };
             }
@@ -246,7 +245,7 @@ impl Inner {
             .pool
             .ask(async |connection| api_keys::find_holder(connection, hash).await)
             .await?;
-        self.learn(hash, holder, asked_at);
+        self.learn(hash, holder.clone(), asked_at);
         Ok(holder)
     }
 
@@ -305,6 +304,7 @@ mod tests {
 
     const HOLDER: Holder = Holder {
         merchant: MerchantId::from_uuid(uuid::Uuid::from_u128(7)),
+        account: None,
         scope: Scope::Write,
         mode: Mode::Test,
     };

@@ -56,7 +56,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
     let body = read_body::read(body, body_bytes, body_read).await?;
     let Parsed { draft, faults } = body::parse(&body)?;
     match judge(draft, faults, state)? {
-        Judged::Good(request) => submit(state, principal.merchant, key, request).await,
+        Judged::Good(request) => submit(state, principal, key, request).await,
         Judged::Refused(draft, violations) => {
             replay_or_refuse(state, principal.merchant, &key, &draft, violations).await
         }
@@ -166,7 +166,9 @@ pub(super) fn covers(fault: &Violation, violation: &Violation) -> bool {
 
 async fn submit(
     state: &HttpState,
-    merchant: MerchantId,
+    Principal {
+        merchant, account, ..
+    }: Principal,
     key: IdempotencyKey,
     request: ChargeRequest,
 ) -> Result<Accepted, ApiError> {
@@ -174,6 +176,7 @@ async fn submit(
     let parts = state.parts();
     let submission = Submission {
         merchant,
+        account,
         key,
         request,
     };

@@ -67,7 +67,7 @@ pub use health::Readiness;
 pub use limits::{HttpLimits, WebhookRules};
 pub use meters::HttpMeters;
 pub use problem::Problem;
-pub use provider_events::{EventMeters, EventParts};
+pub use provider_events::{EventEndpoints, EventMeters, EventParts};
 pub use server::{ServerLimits, ServerMeters, ServerSettings, serve};
 
 use crate::db::pool::Pool;
@@ -98,8 +98,8 @@ pub struct HttpParts {
     pub random: Random,
     pub limits: HttpLimits,
     pub meters: HttpMeters,
-    /// What the provider delivers; `None` where none of its secrets is configured.
-    pub events: Option<EventParts>,
+    /// What the provider delivers.
+    pub events: EventEndpoints,
     pub waits: Waits,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,

@@ -4,6 +4,7 @@
 //! or the answer is lost, the provider delivers again, and a repeat changes nothing. An event that never comes costs
 //! time and no truth: the job asks by itself later, and so does the sweep.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -33,6 +34,14 @@ pub struct EventParts {
     /// Rung when a job has news.
     pub wake: Arc<Notify>,
     pub meters: EventMeters,
+}
+
+/// The accounts whose deliveries are taken in.
+#[derive(Clone)]
+pub struct EventEndpoints {
+    /// The account of the address that names none.
+    pub default: String,
+    pub by_account: BTreeMap<String, EventParts>,
 }
 
 #[derive(Clone)]
@@ -67,7 +76,7 @@ impl EventMeters {
 
 type Taken = ([(HeaderName, &'static str); 1], &'static str);
 
-/// To the one account there is.
+/// To the default account.
 pub(super) async fn deliver(
     State(state): State<HttpState>,
     request: Request,
@@ -123,18 +132,18 @@ async fn take(
     ))
 }
 
-/// The configured account's endpoint, which has its name or none.
+/// The endpoint of the account of this name; of the default one without a name.
 fn endpoint<'a>(state: &'a HttpState, account: Option<&str>) -> Result<&'a EventParts, ApiError> {
-    let parts = state.parts().events.as_ref().ok_or_else(|| {
-        ApiError::new(
-            Code::NotFound,
-            "no deliveries are taken: provider.stripe.webhook_secrets is not set",
-        )
-    })?;
-    account
-        .is_none_or(|name| name == parts.account.name)
-        .then_some(parts)
-        .ok_or_else(|| ApiError::new(Code::NotFound, "no account has this name"))
+    let endpoints = &state.parts().events;
+    let name = account.unwrap_or(&endpoints.default);
+    endpoints.by_account.get(name).ok_or_else(|| {
+        let detail = if account.is_none() || name == endpoints.default {
+            "no deliveries are taken: provider.stripe.webhook_secrets is not set"
+        } else {
+            "no account with webhook_secrets has this name"
+        };
+        ApiError::new(Code::NotFound, detail)
+    })
 }
 
 /// The value of exactly one header line.

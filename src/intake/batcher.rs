@@ -21,6 +21,7 @@ use crate::domain::request::{ChargeRequest, Instruction};
 pub struct Entry {
     pub(super) charge_id: ChargeId,
     pub(super) merchant: MerchantId,
+    pub(super) account: Option<Arc<str>>,
     pub(super) key: IdempotencyKey,
     pub(super) request: ChargeRequest,
     pub(super) fingerprint: Fingerprint,
@@ -140,6 +141,7 @@ impl Accept {
             live: self.live,
             provider: self.provider,
             payload_version: Instruction::VERSION,
+            payload_version_with_account: Instruction::VERSION_WITH_ACCOUNT,
         };
         let accepted = db::intake::insert_batch(connection, &rows, common).await?;
         if !accepted.is_empty() {
@@ -215,6 +217,7 @@ fn rows<'a>(entries: &[&'a Arc<Entry>]) -> db::intake::Rows<'a> {
         rows.descriptions.push(draft.description.as_deref());
         rows.metadata.push(&entry.metadata);
         rows.payloads.push(&entry.payload);
+        rows.accounts.push(entry.account.as_deref());
     }
     rows
 }

@@ -26,6 +26,8 @@ pub use meters::IntakeMeters;
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub merchant: MerchantId,
+    /// The account that the merchant is on now; `None` for the default one.
+    pub account: Option<Arc<str>>,
     pub key: IdempotencyKey,
     pub request: ChargeRequest,
 }
@@ -176,12 +178,14 @@ impl Entry {
             updated_at: created_at,
             finished_at: None,
             amount_refunded: 0,
+            account: self.account.clone(),
         }
     }
 
     fn new(submission: Submission, intake_id: uuid::Uuid) -> Self {
         let Submission {
             merchant,
+            account,
             key,
             request,
         } = submission;
@@ -194,6 +198,7 @@ impl Entry {
                 .expect("an instruction of strings and numbers is always valid JSON"),
             intake_id,
             merchant,
+            account,
             key,
             request,
         }

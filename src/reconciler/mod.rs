@@ -328,5 +328,5 @@ async fn make_job(
     };
     let payload = serde_json::to_value(request.instruction())
         .expect("an instruction of strings and numbers is always valid JSON");
-    reconcile::make_job(connection, id, version, Instruction::VERSION, &payload).await
+    reconcile::make_job(connection, id, version, Instruction::VERSIONS, &payload).await
 }

@@ -123,12 +123,7 @@ pub(super) struct Walk {
 }
 
 impl<P: Provider> Sweeper<P> {
-    pub fn new(provider: Arc<P>, session: Session, parts: SweepParts) -> Self {
-        let profile = provider.profile();
-        let account = Account {
-            provider: profile.provider,
-            name: profile.account.clone(),
-        };
+    pub fn new(provider: Arc<P>, account: Account, session: Session, parts: SweepParts) -> Self {
         Self {
             provider,
             account,

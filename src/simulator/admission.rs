@@ -48,7 +48,7 @@ pub(super) fn admit(
     now_ms: i64,
 ) -> Result<Run, Fate> {
     let refuse = |reply: Reply| Fate::Answered(stamped(reply, &call));
-    let owner = acceptable(&call).map_err(refuse)?;
+    let owner = acceptable(&call, &state.settings.revoked).map_err(refuse)?;
     let scripted = scripted::take(&mut state.script, call.phase);
     if let Some(scripted) = scripted.as_ref().filter(|scripted| !scripted.effect) {
         return Err(refuse(scripted.reply()));
@@ -120,9 +120,11 @@ pub(super) fn admit(
 }
 
 /// Who calls, when what is called can be answered at all.
-fn acceptable(call: &Call) -> Result<Owner, Reply> {
-    let Some(owner) = &call.owner else {
-        return Err(refusals::unauthorized(call.secret.as_deref()));
+fn acceptable(call: &Call, revoked: &[String]) -> Result<Owner, Reply> {
+    let secret = call.secret.as_deref();
+    let is_revoked = secret.is_some_and(|secret| revoked.iter().any(|known| known == secret));
+    let Some(owner) = call.owner.as_ref().filter(|_| !is_revoked) else {
+        return Err(refusals::unauthorized(secret));
     };
     if call.operation == Operation::Unknown {
         return Err(refusals::unknown_url(call.method.as_str(), &call.path));

@@ -27,7 +27,7 @@ This is payonce's simulator: it speaks the part of Stripe's API that payonce use
   POST /v1/refunds    GET /v1/refunds, /v1/refunds/{id}
   GET  /_sim/refunds     every refund
   GET  /_sim/charges     every charge that moved money          GET /_sim/objects    every object
-  PUT  /_sim/settings    {seed, latency_ms, search_lag_ms, key_window_s, slow_ms, land_late_ms, rates}
+  PUT  /_sim/settings    {seed, latency_ms, search_lag_ms, key_window_s, slow_ms, land_late_ms, rates, revoked: [secret keys]}
   GET  /_sim/faults      how often each fault was met
   POST /_sim/clock       {advance_seconds}                      GET /_sim/requests   the last requests
   PUT  /_sim/hold        {phase, when}                          PUT  /_sim/answer    {phase, status, body, location, effect, times}

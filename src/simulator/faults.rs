@@ -108,6 +108,8 @@ pub(super) struct Settings {
     pub(super) slow_ms: u64,
     pub(super) land_late_ms: u64,
     pub(super) rates: BTreeMap<String, f64>,
+    /// Secret keys that open nothing any more.
+    pub(super) revoked: Vec<String>,
 }
 
 impl Default for Settings {
@@ -121,6 +123,7 @@ impl Default for Settings {
             slow_ms: 3_000,
             land_late_ms: 2_000,
             rates: BTreeMap::new(),
+            revoked: Vec::new(),
         }
     }
 }

@@ -43,6 +43,7 @@ fn charge(key: &str, version: i32, state: State) -> Box<Charge> {
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
         amount_refunded: 0,
+        account: None,
     })
 }
 

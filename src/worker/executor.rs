@@ -51,7 +51,7 @@ pub struct Executor<P> {
     pub refunds: Queue<KeepRefund>,
     pub breaker: Arc<Breaker>,
     pub budget: Budget,
-    pub pauses: Pauses,
+    pub pauses: Arc<Pauses>,
     pub limits: ExecutorLimits,
     pub random: Random,
     pub meters: WorkerMeters,
@@ -175,13 +175,15 @@ impl<P: Provider> Executor<P> {
             return self.settle(hold, Ending::Discard).await;
         }
         let account = &self.provider.profile().account;
-        let elsewhere = match &claimed.progress.object {
-            Some(object) if object.account != *account => Some(object.account.as_str()),
-            Some(_) | None if claimed.strays == Strays::Elsewhere => Some("of a stray object"),
-            Some(_) | None => None,
+        let elsewhere = if claimed.account != *account {
+            Some(claimed.account.as_str())
+        } else if claimed.strays == Strays::Elsewhere {
+            Some("of a stray object")
+        } else {
+            None
         };
         if let Some(account) = elsewhere {
-            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account, "a charge has an object in an account that this process does not have");
+            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account, "a charge is of an account that this process does not have, or has an object in another account than its own");
             let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
             return self
                 .settle(
@@ -323,7 +325,11 @@ impl<P: Provider> Executor<P> {
             .saturating_sub(self.limits.key_window_margin)
     }
 
-    /// What this process has, to judge looks and strays by.
+    pub fn account(&self) -> &str {
+        &self.provider.profile().account
+    }
+
+    /// What the claims of a process are told whose default account is this executor's.
     pub fn ours(&self) -> Ours<'_> {
         Ours {
             account: &self.provider.profile().account,
@@ -399,11 +405,18 @@ impl<P: Provider> Executor<P> {
                 };
                 tracing::error!(
                     code,
+                    account = self.account(),
                     answer,
                     "the breaker opened: the provider is asked by one job at a time"
                 );
             }
-            Some(Change::Closed) => tracing::info!(code = "provider_back", "the breaker closed"),
+            Some(Change::Closed) => {
+                tracing::info!(
+                    code = "provider_back",
+                    account = self.account(),
+                    "the breaker closed"
+                );
+            }
             None => {}
         }
     }

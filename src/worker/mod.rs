@@ -7,12 +7,14 @@
 pub mod breaker;
 pub mod executor;
 mod fairness;
+mod lanes;
 mod meters;
 pub mod pauses;
 mod refunds;
 pub mod resolve;
 pub mod stored;
 pub mod strays;
+mod unserved;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +23,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::batch::Chain;
-use crate::budget::{Room, Turn};
-use crate::db::claim::{self, Job, Shares, Terms, Unclaimable};
+use crate::budget::Turn;
+use crate::db::claim::{self, Job, Most, Ours, Shares, Terms, Unclaimable};
 use crate::db::session::Session;
 use crate::db::{self, DbError};
 use crate::domain::ids::LeaseToken;
@@ -32,10 +35,11 @@ use crate::domain::refund::request::RefundInstruction;
 use crate::domain::request::Instruction;
 use crate::provider::Provider;
 use crate::random::Random;
-use breaker::Allowance;
 use executor::Executor;
-use fairness::{Fairness, MOST_MERCHANTS, Next};
+use fairness::{MOST_MERCHANTS, Next};
+use lanes::{Ask, Lanes, Round};
 pub use meters::WorkerMeters;
+use unserved::UnservedAccounts;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
@@ -55,31 +59,32 @@ pub struct WorkerLimits {
 }
 
 pub struct Worker<P> {
-    executor: Arc<Executor<P>>,
+    lanes: Lanes<P>,
     session: Session,
     limits: WorkerLimits,
     /// Rung when this process accepted charges.
     wake: Arc<Notify>,
     random: Random,
-    fairness: Fairness,
+    unserved: UnservedAccounts,
 }
 
 impl<P: Provider> Worker<P> {
-    /// `session` is for claims alone and may commit without waiting for the disk.
+    /// `executors`: one for each account, the default one's first. `session` is for claims alone and may commit without
+    /// waiting for the disk.
     pub fn new(
-        executor: Executor<P>,
+        executors: Vec<Executor<P>>,
         session: Session,
         limits: WorkerLimits,
         wake: Arc<Notify>,
         random: Random,
     ) -> Self {
         Self {
-            executor: Arc::new(executor),
+            lanes: Lanes::new(executors, limits),
             session,
             limits,
             wake,
             random,
-            fairness: Fairness::new(limits.fair_after),
+            unserved: UnservedAccounts::default(),
         }
     }
 
@@ -99,6 +104,7 @@ impl<P: Provider> Worker<P> {
             if Instant::now() >= next_take_back {
                 self.take_back().await;
                 self.look_for_pauses().await;
+                self.look_for_unserved_accounts().await;
                 next_take_back = Instant::now() + self.limits.take_back_interval;
             }
             let pause = match self.begin(&permits, &mut jobs).await {
@@ -129,115 +135,145 @@ impl<P: Provider> Worker<P> {
         }
     }
 
-    /// Claims what the free permits, the budget and the breaker allow and starts it.
+    /// Claims what the free permits and each account's budget and breaker allow and starts it.
     async fn begin(&mut self, permits: &Arc<Semaphore>, jobs: &mut JoinSet<()>) -> Begun {
         let free = permits.available_permits();
         if free == 0 {
             return Begun::NoPermit;
         }
-        // A job that is claimed makes its first call at once: no lease ticks while it waits for its turn.
-        let room = match self.executor.budget.room(Instant::now()) {
-            Room::Unbounded => free,
-            Room::Calls(calls) => calls.min(free),
-            Room::NoneBefore(at) => return Begun::NotBefore(at),
-        };
-        let (limit, probe) = match self.executor.breaker.allowance(Instant::now()) {
-            Allowance::All => (room, false),
-            Allowance::Probe => (1, true),
-            Allowance::NoneBefore(at) => return Begun::NotBefore(at),
+        let asks = match self.lanes.round(free, Instant::now()) {
+            Round::Ask(asks) => asks,
+            Round::NotBefore(at) => return Begun::NotBefore(at),
+            Round::NoPermit => return Begun::NoPermit,
         };
         // Taken before the claim, so that a slow answer of the database makes the lease shorter and never longer.
         let deadline = Instant::now() + self.limits.lease - self.limits.slack;
-        let next = if probe {
-            Next::Oldest
-        } else {
-            self.fairness.next()
-        };
-        let claimed = match self.claim(next, limit).await {
-            Ok(claimed) => claimed,
-            Err(error) => {
-                tracing::warn!(error = %Chain(&error), "claiming failed");
-                return Begun::Unavailable;
+        let (oldest, by_merchant): (Vec<Ask>, Vec<Ask>) =
+            asks.into_iter().partition(|ask| ask.next == Next::Oldest);
+        // Whose turn it was may have nothing any more; the oldest go on then.
+        let mut begun = !by_merchant.is_empty();
+        if !oldest.is_empty() {
+            match self.claim_oldest(&oldest).await {
+                Ok(claimed) => {
+                    self.lanes.claimed_oldest(&oldest, &claimed, Instant::now());
+                    begun |= !claimed.is_empty();
+                    self.run_all(claimed, deadline, permits, jobs).await;
+                }
+                Err(error) => return unavailable(&error),
             }
-        };
-        self.executor.meters.claims.increment(claimed.len() as u64);
-        if claimed.is_empty() {
-            if probe {
-                self.executor.breaker.probe_unused(Instant::now());
-            }
-            return match next {
-                Next::Oldest => Begun::Nothing,
-                // Whose turn it was has nothing any more; the oldest go on.
-                Next::ByMerchant { .. } => Begun::Some,
-            };
         }
-        self.executor.pauses.claimed();
+        for ask in by_merchant {
+            let Next::ByMerchant { look_after } = ask.next else {
+                continue;
+            };
+            match self.claim_shares(ask, look_after).await {
+                Ok(claimed) => self.run_all(claimed, deadline, permits, jobs).await,
+                Err(error) => return unavailable(&error),
+            }
+        }
+        if begun { Begun::Some } else { Begun::Nothing }
+    }
+
+    async fn run_all(
+        &mut self,
+        claimed: Claims,
+        deadline: Instant,
+        permits: &Arc<Semaphore>,
+        jobs: &mut JoinSet<()>,
+    ) {
+        if claimed.is_empty() {
+            return;
+        }
+        let default = Arc::clone(self.lanes.default());
+        default.meters.claims.increment(claimed.len() as u64);
+        default.pauses.claimed();
         for job in claimed {
             match job {
                 Ok(job) => {
-                    let permit = permits.clone().try_acquire_owned().ok();
-                    let turn = self.executor.budget.turn(Instant::now());
-                    jobs.spawn(run(self.executor.clone(), job, deadline, (turn, permit)));
+                    let (executor, of_lane) = self.lanes.of(&job);
+                    let held = (permits.clone().try_acquire_owned().ok(), of_lane);
+                    let turn = executor.budget.turn(Instant::now());
+                    jobs.spawn(run(executor, job, deadline, (turn, held)));
                 }
                 Err(unclaimable) => self.park(unclaimable).await,
             }
         }
-        Begun::Some
     }
 
-    async fn claim(&mut self, next: Next, limit: usize) -> Result<Claims, DbError> {
-        let token = LeaseToken::from_uuid(self.random.uuid());
-        let executor = Arc::clone(&self.executor);
+    /// One statement for all of these lanes.
+    async fn claim_oldest(&mut self, asks: &[Ask]) -> Result<Claims, DbError> {
+        let limit = |ask: &Ask| i64::try_from(ask.limit).unwrap_or(i64::MAX);
+        let of_default = asks.iter().find(|ask| ask.lane == 0).map_or(0, limit);
+        let others = asks.iter().filter(|ask| ask.lane != 0);
+        let most: Vec<i64> = others.clone().map(limit).collect();
+        let names: Vec<String> = others
+            .map(|ask| self.lanes.account(ask.lane).to_owned())
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let default = Arc::clone(self.lanes.default());
         let terms = Terms {
-            limit: i64::try_from(limit).unwrap_or(i64::MAX),
-            token,
-            lease: self.limits.lease,
-            payload_versions: &[Instruction::VERSION],
-            refund_payload_versions: &[RefundInstruction::VERSION],
-            ours: executor.ours(),
-            shares: None,
+            limit: of_default,
+            due_within: self.lanes.due_within(Instant::now()),
+            accounts: Most {
+                names: &names,
+                most: &most,
+            },
+            ..self.terms(default.ours())
         };
-        match next {
-            Next::Oldest => {
-                let claimed = self
-                    .session
-                    .ask(1, async move |connection| {
-                        claim::claim(connection, terms).await
-                    })
-                    .await?;
-                let waited = claimed
-                    .iter()
-                    .flatten()
-                    .map(Job::waited)
-                    .max()
-                    .and_then(|waited| Duration::try_from(waited).ok());
-                self.fairness.claimed_oldest(claimed.len() == limit, waited);
-                Ok(claimed)
-            }
-            Next::ByMerchant { look_after } => {
-                if let Some(cursor) = look_after {
-                    let waiting = self
-                        .session
-                        .ask(1, async move |connection| {
-                            claim::merchants_waiting(connection, cursor, MOST_MERCHANTS).await
-                        })
-                        .await?;
-                    self.fairness.looked(&waiting);
-                }
-                let (merchants, share) = self.fairness.turn(limit);
-                if merchants.is_empty() {
-                    return Ok(Vec::new());
-                }
-                let shares = Some(Shares {
-                    merchants: &merchants,
-                    each: i64::try_from(share).unwrap_or(i64::MAX),
-                });
-                self.session
-                    .ask(1, async |connection| {
-                        claim::claim(connection, Terms { shares, ..terms }).await
-                    })
-                    .await
-            }
+        self.session
+            .ask(1, async |connection| claim::claim(connection, terms).await)
+            .await
+    }
+
+    /// A share for each merchant of one lane whose turn it is.
+    async fn claim_shares(
+        &mut self,
+        ask: Ask,
+        look_after: Option<Uuid>,
+    ) -> Result<Claims, DbError> {
+        let default = Arc::clone(self.lanes.default());
+        let ours = default.ours();
+        let executor = Arc::clone(&self.lanes.lane(ask.lane).executor);
+        let account = executor.account();
+        if let Some(cursor) = look_after {
+            let waiting = self
+                .session
+                .ask(1, async |connection| {
+                    claim::merchants_waiting(connection, cursor, MOST_MERCHANTS, (account, ours))
+                        .await
+                })
+                .await?;
+            self.lanes.lane(ask.lane).fairness.looked(&waiting);
+        }
+        let (merchants, share) = self.lanes.lane(ask.lane).fairness.turn(ask.limit);
+        if merchants.is_empty() {
+            return Ok(Vec::new());
+        }
+        let terms = Terms {
+            limit: i64::try_from(ask.limit).unwrap_or(i64::MAX),
+            shares: Some(Shares {
+                account,
+                merchants: &merchants,
+                each: i64::try_from(share).unwrap_or(i64::MAX),
+            }),
+            ..self.terms(ours)
+        };
+        self.session
+            .ask(1, async |connection| claim::claim(connection, terms).await)
+            .await
+    }
+
+    fn terms<'a>(&self, ours: Ours<'a>) -> Terms<'a> {
+        Terms {
+            limit: 0,
+            due_within: None,
+            accounts: Most::default(),
+            token: LeaseToken::from_uuid(self.random.uuid()),
+            lease: self.limits.lease,
+            payload_versions: &Instruction::VERSIONS,
+            refund_payload_versions: &[RefundInstruction::VERSION],
+            ours,
+            shares: None,
         }
     }
 
@@ -251,7 +287,7 @@ impl<P: Provider> Worker<P> {
         {
             Ok(0) => {}
             Ok(count) => {
-                self.executor.meters.leases_expired.increment(count);
+                self.lanes.default().meters.leases_expired.increment(count);
                 tracing::warn!(
                     code = "leases_expired",
                     count,
@@ -270,9 +306,26 @@ impl<P: Provider> Worker<P> {
             .ask(1, async |connection| db::pauses::list(connection).await)
             .await
         {
-            Ok(pauses) => self.executor.pauses.look(pauses),
+            Ok(pauses) => self.lanes.default().pauses.look(pauses),
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "looking for pauses failed");
+            }
+        }
+    }
+
+    /// Jobs for accounts that no process has wait where they are; the log says so.
+    async fn look_for_unserved_accounts(&mut self) {
+        let known = self.lanes.accounts();
+        let unserved = self
+            .session
+            .ask(1, async |connection| {
+                claim::unserved(connection, &known).await
+            })
+            .await;
+        match unserved {
+            Ok(unserved) => self.unserved.tell(&unserved, Instant::now()),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "looking for jobs of other accounts failed");
             }
         }
     }
@@ -298,6 +351,8 @@ impl<P: Provider> Worker<P> {
 }
 
 type Claims = Vec<Result<Job, Unclaimable>>;
+/// The process's and the lane's.
+type Permits = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 enum Begun {
     Some,
@@ -311,7 +366,7 @@ async fn run<P: Provider>(
     executor: Arc<Executor<P>>,
     job: Job,
     deadline: Instant,
-    (turn, permit): (Turn, Option<OwnedSemaphorePermit>),
+    (turn, permits): (Turn, Permits),
 ) {
     match job {
         Job::Charge(job) => {
@@ -327,7 +382,12 @@ async fn run<P: Provider>(
             tracing::debug!(refund.id = %refund, ?ran, "a run ended");
         }
     }
-    drop(permit);
+    drop(permits);
+}
+
+fn unavailable(error: &DbError) -> Begun {
+    tracing::warn!(error = %Chain(error), "claiming failed");
+    Begun::Unavailable
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {

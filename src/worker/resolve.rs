@@ -78,12 +78,11 @@ impl<P: Provider> Executor<P> {
         decision: Decision,
     ) -> Resolved {
         let log = tracing::debug_span!("resolve", charge.id = %claimed.charge);
-        let elsewhere = claimed.strays == Strays::Elsewhere;
+        let elsewhere = claimed.strays == Strays::Elsewhere || claimed.account != self.account();
         let Ok(mut run) = Run::open(claimed, deadline, &log) else {
             return refused_unasked(RefusedBecause::PayloadUnreadable);
         };
-        let account = &self.provider.profile().account;
-        if elsewhere || matches!(&run.progress.object, Some(object) if object.account != *account) {
+        if elsewhere {
             return refused_unasked(RefusedBecause::AccountNotConfigured);
         }
         let adopted = match self.settle_strays(&mut run).await {

@@ -271,6 +271,8 @@ impl Hand {
         let token = LeaseToken::from_uuid(self.random.uuid());
         let terms = claim::Terms {
             limit: 10,
+            due_within: None,
+            accounts: claim::Most::default(),
             token,
             lease: Duration::from_mins(1),
             payload_versions: &[Instruction::VERSION],

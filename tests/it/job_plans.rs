@@ -44,9 +44,9 @@ async fn prepared(service: &TestService) -> sqlx::pool::PoolConnection<sqlx::Pos
         "ANALYZE".to_owned(),
         "SET enable_seqscan = off".to_owned(),
         format!(
-            "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[]) AS {CLAIM}"
+            "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval) AS {CLAIM}"
         ),
-        format!("PREPARE waiting (uuid, integer) AS {WAITING}"),
+        format!("PREPARE waiting (uuid, integer, text, text) AS {WAITING}"),
         format!(
             "PREPARE list (uuid, text, text[], timestamptz, timestamptz, uuid, bigint, text, text, text, uuid) AS {LIST}"
         ),
@@ -100,16 +100,24 @@ async fn a_backlog_costs_neither_claims_nor_turns_nor_the_lists_of_others() {
     };
     let cases = [
         (
-            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', NULL, NULL, '{{1}}')"),
+            format!(
+                "claim (8, '{token}', '1 minute', '{{1}}', 'default', NULL, NULL, '{{1}}', '{{}}', '{{}}', 'default', NULL)"
+            ),
             "outbox_ready_idx",
             400,
         ),
         (
-            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', '{others}', 4, '{{1}}')"),
+            format!(
+                "claim (8, '{token}', '1 minute', '{{1}}', 'default', '{others}', 4, '{{1}}', '{{}}', '{{}}', 'default', NULL)"
+            ),
             BY_MERCHANT,
             400,
         ),
-        (format!("waiting ('{nobody}', 100)"), BY_MERCHANT, 100),
+        (
+            format!("waiting ('{nobody}', 100, 'default', 'default')"),
+            BY_MERCHANT,
+            100,
+        ),
         // The 2000 newest, twice, are looked at first.
         (lists(few[0]), BY_MERCHANT, 2000),
     ];

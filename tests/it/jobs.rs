@@ -61,7 +61,7 @@ async fn a_job_whose_payload_can_not_be_read_is_parked_and_the_others_go_on() {
 async fn a_job_of_a_version_that_is_not_known_is_left_as_it_is() {
     let service = TestService::new().await;
     let ids = accept(&service, 5).await;
-    sqlx::query("UPDATE outbox SET payload_version = payload_version + 1 WHERE charge_id = $1")
+    sqlx::query("UPDATE outbox SET payload_version = payload_version + 9 WHERE charge_id = $1")
         .bind(uuid_of(&ids[0]))
         .execute(&service.books)
         .await
@@ -73,7 +73,7 @@ async fn a_job_of_a_version_that_is_not_known_is_left_as_it_is() {
     let job = service.job(&ids[0]).await;
     assert_eq!((job.state.as_str(), job.attempt), ("ready", 0));
     service.check_books().await;
-    sqlx::query("UPDATE outbox SET payload_version = payload_version - 1")
+    sqlx::query("UPDATE outbox SET payload_version = payload_version - 9")
         .execute(&service.books)
         .await
         .unwrap();

@@ -13,6 +13,7 @@
 
 mod support;
 
+mod accounts;
 mod budget;
 mod cancels;
 mod crashes;

@@ -13,7 +13,7 @@ use crate::app::operate::Desk;
 use crate::cli::output::{self, Hinted, time};
 use crate::cli::settings::{Settings, hinted};
 use crate::cli::{confirm, database, reconcile};
-use crate::config::{Config, Roles};
+use crate::config::{AccountSettings, Config, Roles};
 use crate::db::claim::{Claimed, Look};
 use crate::db::operate::{self, HeldJob};
 use crate::db::{outbox, recovery};
@@ -105,12 +105,12 @@ impl Resolve {
         if charge.progress.state.is_terminal() {
             return self.ended(&charge.progress.state, true);
         }
-        check_account(&config, &charge)?;
+        let account = account_of(&config, &charge)?;
         if !self.yes {
             confirm::typed(&question(&charge, self.wanted), self.wanted.as_str())?;
         }
         let looked = if charge.progress.object.is_none() {
-            look(&mut connection, &config, &charge).await?;
+            look(&mut connection, &config, account, &charge).await?;
             true
         } else {
             false
@@ -224,15 +224,17 @@ impl Resolve {
 async fn look(
     connection: &mut PgConnection,
     config: &Config,
+    account: AccountSettings<'_>,
     charge: &Charge,
 ) -> anyhow::Result<()> {
     let now = recovery::now(connection).await?;
     let age = Duration::try_from(now - charge.created_at).unwrap_or_default();
     let window = age + config.provider.stripe.key_window * 2;
-    reconcile::sweep(config, window).await.map(|_| ())
+    reconcile::sweep(config, account, window).await.map(|_| ())
 }
 
-fn check_account(config: &Config, charge: &Charge) -> anyhow::Result<()> {
+/// Where the charge's object is or is to be made.
+fn account_of<'a>(config: &'a Config, charge: &Charge) -> anyhow::Result<AccountSettings<'a>> {
     let live = config.provider.mode == Mode::Live;
     if charge.live != live {
         return Err(Hinted::new(
@@ -241,17 +243,24 @@ fn check_account(config: &Config, charge: &Charge) -> anyhow::Result<()> {
         )
         .into());
     }
-    match &charge.progress.object {
-        Some(object) if object.account != config.provider.account => Err(Hinted::new(
-            format!(
-                "{} is held by the account `{}`, and provider.account is `{}` here",
-                charge.id, object.account, config.provider.account
-            ),
-            "use the settings of the workers that run it",
-        )
-        .into()),
-        _ => Ok(()),
-    }
+    let name = charge
+        .account
+        .as_deref()
+        .unwrap_or(&config.provider.account);
+    config
+        .provider
+        .accounts()
+        .find(|account| account.name == name)
+        .ok_or_else(|| {
+            Hinted::new(
+                format!(
+                    "{} is held by the account `{name}`, which the configuration here does not have",
+                    charge.id
+                ),
+                "use the settings of the workers that run it",
+            )
+            .into()
+        })
 }
 
 fn question(charge: &Charge, wanted: As) -> String {
@@ -284,7 +293,7 @@ async fn claimed(
     held: HeldJob,
     looked: bool,
 ) -> anyhow::Result<Option<Claimed>> {
-    if held.payload_version != Instruction::VERSION {
+    if !Instruction::VERSIONS.contains(&held.payload_version) {
         return Ok(None);
     }
     let charge = find(connection, id).await?;
@@ -301,6 +310,7 @@ async fn claimed(
         claimed_at: held.claimed_at,
         look: if looked { Look::Answered } else { held.look },
         strays: held.strays,
+        account: held.account,
     }))
 }
 

@@ -95,10 +95,7 @@ impl View {
             ("metadata", json!(request.metadata)),
             ("live", json!(charge.live)),
             ("provider", json!(charge.provider)),
-            (
-                "provider_account",
-                json!(object.map(|object| &object.account)),
-            ),
+            ("provider_account", json!(charge.account.as_deref())),
             (
                 "provider_charge_id",
                 json!(object.map(|object| object.id.as_str())),

@@ -18,7 +18,7 @@ pub(super) fn next(charge: &Charge, job: Option<&Job>) -> Vec<String> {
     match job.state.as_str() {
         "parked" => parked(charge, job, &mut lines),
         "leased" => leased(job, &mut lines),
-        _ if job.payload_version != Instruction::VERSION => lines.push(format!(
+        _ if !Instruction::VERSIONS.contains(&job.payload_version) => lines.push(format!(
             "waits for a worker of the release that knows payload version {}",
             job.payload_version
         )),
@@ -162,7 +162,7 @@ fn last(error: &str) -> String {
         "lease_too_short" => "no time left in its lease for another call".to_owned(),
         "charge_changed" => "a charge that changed meanwhile".to_owned(),
         "account_not_configured" => {
-            "a worker that has not the account which holds the object: set provider.account"
+            "a worker that has not the account which holds the object: set provider.account or provider.stripe.accounts"
                 .to_owned()
         }
         _ => error.to_owned(),

@@ -35,16 +35,17 @@ pub(super) fn missing(config: &Config, roles: Roles) -> Vec<ConfigError> {
         )
     });
     let needs_key = roles.calls_the_provider();
-    faults.unless(
-        !needs_key || config.provider.stripe.secret_key.is_some(),
-        || {
+    for account in config.provider.accounts() {
+        faults.unless(!needs_key || account.secret_key.is_some(), || {
+            let key = format!("{}.secret_key", account.section);
+            let variable = key.to_uppercase().replace('.', "__");
             ConfigError::new(
-                "provider.stripe.secret_key",
+                key,
                 "it is not set, and the worker and the reconciler call the provider",
-                "set PAYONCE__PROVIDER__STRIPE__SECRET_KEY, or run the api alone (--only api)",
+                format!("set PAYONCE__{variable}, or run the api alone (--only api)"),
             )
-        },
-    );
+        });
+    }
     faults.0
 }
 
@@ -61,6 +62,7 @@ fn all(config: &Config) -> Faults {
     webhooks::webhooks(config, &mut faults);
     provider::key_window(config, &mut faults);
     provider::stripe(config, &mut faults);
+    provider::accounts(config, &mut faults);
     log(config, &mut faults);
     faults
 }

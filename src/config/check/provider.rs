@@ -1,10 +1,10 @@
-//! The provider's account: its keys, its address, and how long it remembers.
+//! The provider's accounts: their keys, their address, and how long it remembers.
 
 use reqwest::Url;
 
 use super::faults::Faults;
 use crate::config::error::ConfigError;
-use crate::config::{Config, Secret};
+use crate::config::{AccountSettings, Config, Secret, Section};
 use crate::domain::api_key::Mode;
 
 pub(super) fn key_window(config: &Config, faults: &mut Faults) {
@@ -55,22 +55,6 @@ pub(super) fn stripe(config: &Config, faults: &mut Faults) {
         )
         .with_value(&stripe.base_url)
     });
-    if let Some(key) = &stripe.secret_key {
-        secret_key(provider.mode, key, faults);
-    }
-    let secrets = &stripe.webhook_secrets;
-    faults.unless(
-        secrets
-            .iter()
-            .all(|secret| secret.reveal().starts_with("whsec_")),
-        || {
-            ConfigError::new(
-                "provider.stripe.webhook_secrets",
-                "one of them does not begin with whsec_",
-                "take the endpoint's signing secret from Stripe's dashboard, without blanks around it",
-            )
-        },
-    );
     faults.some_time(
         "provider.stripe.webhook_tolerance",
         stripe.webhook_tolerance,
@@ -85,7 +69,71 @@ pub(super) fn stripe(config: &Config, faults: &mut Faults) {
     );
 }
 
-fn secret_key(mode: Mode, key: &Secret, faults: &mut Faults) {
+/// The most accounts of one process: each has connections, a breaker and a sweeper of its own.
+const MOST_ACCOUNTS: usize = 100;
+
+pub(super) fn accounts(config: &Config, faults: &mut Faults) {
+    let provider = &config.provider;
+    let accounts = provider.accounts().count();
+    faults.unless(accounts <= MOST_ACCOUNTS, || {
+        ConfigError::new(
+            "provider.stripe.accounts",
+            format!("there are {accounts} accounts with the default one"),
+            format!("one process takes {MOST_ACCOUNTS}; give the others to other processes"),
+        )
+    });
+    // Each keeps one for itself, whatever the others do.
+    faults.unless(accounts == 1 || accounts < config.worker.permits, || {
+        ConfigError::new(
+            "worker.permits",
+            format!("there are {accounts} accounts, and each of them needs one at least"),
+            format!("set it to {} or more", accounts + 1),
+        )
+        .with_value(config.worker.permits)
+    });
+    let mut keys: Vec<(&str, Section<'_>)> = Vec::new();
+    for account in provider.accounts() {
+        let section = account.section;
+        let is_default = matches!(section, Section::Default);
+        faults.unless(is_default || account.name != provider.account, || {
+            ConfigError::new(
+                "provider.account",
+                format!("[{section}] has the same name, and each account needs one of its own"),
+                "rename the one that no charge names yet",
+            )
+            .with_value(&provider.account)
+        });
+        if let Some(key) = account.secret_key {
+            secret_key(provider.mode, section, key, faults);
+            let same = keys.iter().find(|(known, _)| *known == key.reveal());
+            if let Some((_, first)) = same {
+                faults.0.push(ConfigError::new(
+                    format!("{section}.secret_key"),
+                    format!("it is the same as {first}.secret_key"),
+                    "give each account its own key; several merchants can be on one account",
+                ));
+            }
+            keys.push((key.reveal(), section));
+        }
+        webhook_secrets(&account, faults);
+    }
+}
+
+fn webhook_secrets(account: &AccountSettings<'_>, faults: &mut Faults) {
+    let all_known = account
+        .webhook_secrets
+        .iter()
+        .all(|secret| secret.reveal().starts_with("whsec_"));
+    faults.unless(all_known, || {
+        ConfigError::new(
+            format!("{}.webhook_secrets", account.section),
+            "one of them does not begin with whsec_",
+            "take the endpoint's signing secret from Stripe's dashboard, without blanks around it",
+        )
+    });
+}
+
+fn secret_key(mode: Mode, section: Section<'_>, key: &Secret, faults: &mut Faults) {
     let begins = |prefixes: [&str; 2]| {
         prefixes
             .iter()
@@ -102,13 +150,13 @@ fn secret_key(mode: Mode, key: &Secret, faults: &mut Faults) {
         Some(of_key) => faults.unless(of_key == mode, || {
             ConfigError::new(
                 "provider.mode",
-                format!("provider.stripe.secret_key is a {} key", of_key.as_str()),
+                format!("{section}.secret_key is a {} key", of_key.as_str()),
                 "change one of the two",
             )
             .with_value(mode.as_str())
         }),
         None => faults.0.push(ConfigError::new(
-            "provider.stripe.secret_key",
+            format!("{section}.secret_key"),
             "it does not begin with sk_test_, rk_test_, sk_live_ or rk_live_",
             "take the secret key from Stripe's dashboard, without blanks around it",
         )),

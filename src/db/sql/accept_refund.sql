@@ -51,11 +51,11 @@ refund AS (
         $10, $11::text::jsonb, room.live, room.provider, room.provider_account, room.provider_charge_id
     FROM room
     JOIN reserved ON reserved.id = room.id
-    RETURNING id, charge_id, merchant_id, created_at
+    RETURNING id, charge_id, merchant_id, provider_account, created_at
 ),
 job AS (
-    INSERT INTO outbox (kind, charge_id, refund_id, merchant_id, payload_version, payload)
-    SELECT 'refund', charge_id, id, merchant_id, $12, $13::text::jsonb
+    INSERT INTO outbox (kind, charge_id, refund_id, merchant_id, provider_account, payload_version, payload)
+    SELECT 'refund', charge_id, id, merchant_id, provider_account, $12, $13::text::jsonb
     FROM refund
 ),
 events AS (

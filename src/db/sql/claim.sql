@@ -1,16 +1,37 @@
--- Of two ways one is taken: the oldest that are due, or, where $6 names merchants, a share for each in their order.
+-- Of two ways one is taken: the oldest that are due, of the default account and of each other one as many as it may have
+-- now, or, where $6 names merchants, a share for each in their order, all of one account.
 WITH oldest AS MATERIALIZED (
     SELECT id
     FROM outbox
     WHERE $6::uuid[] IS NULL
         AND state = 'ready'
         AND run_at <= now()
+        -- Jobs of other accounts stand between these: what was seen before is not walked each time.
+        AND run_at >= COALESCE(now() - $12::interval, '-infinity')
+        AND (provider_account IS NULL OR provider_account = $5)
         AND (kind = 'charge' AND payload_version = ANY($4) OR kind = 'refund' AND payload_version = ANY($8))
         -- In the claim itself: no process takes a job once a pause is committed.
         AND NOT EXISTS (SELECT FROM pauses)
     ORDER BY run_at, id
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+),
+of_accounts AS MATERIALIZED (
+    SELECT of_account.id
+    FROM unnest($9::text[], $10::bigint[]) AS accounts (name, most)
+    CROSS JOIN LATERAL (
+        SELECT id
+        FROM outbox
+        -- As outbox_account_ready_idx says it, and no other index.
+        WHERE state NOT IN ('leased', 'parked')
+            AND provider_account = accounts.name
+            AND run_at <= now()
+            AND (kind = 'charge' AND payload_version = ANY($4) OR kind = 'refund' AND payload_version = ANY($8))
+            AND NOT EXISTS (SELECT FROM pauses)
+        ORDER BY run_at, id
+        LIMIT accounts.most
+        FOR UPDATE SKIP LOCKED
+    ) AS of_account
 ),
 shares AS MATERIALIZED (
     SELECT of_merchant.id
@@ -21,6 +42,8 @@ shares AS MATERIALIZED (
         WHERE state = 'ready'
             AND merchant_id = merchants.merchant_id
             AND run_at <= now()
+            -- What a merchant has elsewhere, having been moved, is left to the oldest.
+            AND COALESCE(provider_account, $5) = $11
             AND (kind = 'charge' AND payload_version = ANY($4) OR kind = 'refund' AND payload_version = ANY($8))
             AND NOT EXISTS (SELECT FROM pauses)
         ORDER BY run_at
@@ -32,6 +55,8 @@ shares AS MATERIALIZED (
 due AS (
     SELECT id FROM oldest
     UNION ALL
+    SELECT id FROM of_accounts
+    UNION ALL
     SELECT id FROM shares
 ),
 leased AS (
@@ -40,8 +65,8 @@ leased AS (
         attempt = outbox.attempt + 1,
         lease_token = $2,
         lease_until = now() + $3
-    FROM due
-    WHERE outbox.id = due.id
+    -- A look-up of each by its id, however many rows the planner expects.
+    WHERE outbox.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING
         outbox.id, outbox.charge_id, outbox.refund_id, outbox.attempt, outbox.payload, outbox.run_at, outbox.look_from, outbox.look_asked_at
 )
@@ -56,7 +81,7 @@ SELECT
     CASE WHEN leased.look_from IS NOT NULL THEN (
         SELECT max(sweeps.began_at)
         FROM sweeps
-        WHERE sweeps.provider_account = $5
+        WHERE sweeps.provider_account = COALESCE(charges.provider_account, $5)
             AND sweeps.finished_at IS NOT NULL
             AND sweeps.from_at <= leased.look_from
     ) END AS swept_at,

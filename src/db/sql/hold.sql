@@ -29,11 +29,11 @@ SELECT
     leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload_version AS "payload_version!",
     leased.payload AS "payload!", leased.was AS "was!",
     charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!",
-    leased.look_asked_at,
+    leased.look_asked_at, charges.provider_account AS account,
     CASE WHEN leased.look_from IS NOT NULL THEN (
         SELECT max(sweeps.began_at)
         FROM sweeps
-        WHERE sweeps.provider_account = $6
+        WHERE sweeps.provider_account = COALESCE(charges.provider_account, $6)
             AND sweeps.finished_at IS NOT NULL
             AND sweeps.from_at <= leased.look_from
     ) END AS swept_at,

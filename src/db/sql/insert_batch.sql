@@ -3,11 +3,11 @@ WITH input AS MATERIALIZED (
     FROM unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::smallint[], $6::bigint[], $7::text[], $8::text[],
         $9::text[], $10::text[], $11::boolean[], $12::text[], $13::text[], $14::text[], $15::text[],
-        $16::uuid[]
+        $16::uuid[], $20::text[]
     ) AS input (
         charge_id, merchant_id, client_key, fingerprint, fingerprint_version, amount, currency, payment_method,
         customer, return_url, off_session, reference, description, metadata, payload,
-        intake_id
+        intake_id, account
     )
 ),
 requests AS (
@@ -26,18 +26,21 @@ requests AS (
 new_charges AS (
     INSERT INTO charges (
         id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
-        customer, return_url, off_session, reference, description, metadata, live, provider
+        customer, return_url, off_session, reference, description, metadata, live, provider, provider_account
     )
     SELECT
         charge_id, merchant_id, client_key, fingerprint, fingerprint_version, amount, currency, payment_method,
-        customer, return_url, off_session, reference, description, metadata::jsonb, $17, $18
+        customer, return_url, off_session, reference, description, metadata::jsonb, $17, $18, account
     FROM input
     JOIN requests USING (charge_id)
     RETURNING id, created_at
 ),
 jobs AS (
-    INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload)
-    SELECT 'charge', charge_id, merchant_id, $19, payload::jsonb
+    INSERT INTO outbox (kind, charge_id, merchant_id, provider_account, payload_version, payload)
+    SELECT
+        'charge', charge_id, merchant_id, account,
+        -- A release that knows one account alone leaves a job that is for a certain one.
+        CASE WHEN account IS NULL THEN $19::smallint ELSE $21::smallint END, payload::jsonb
     FROM input
     JOIN requests USING (charge_id)
 )

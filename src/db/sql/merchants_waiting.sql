@@ -22,12 +22,15 @@ WITH RECURSIVE visited AS (
 )
 SELECT visited.merchant_id AS "merchant!", oldest.id IS NOT NULL AS "due!"
 FROM visited
+-- Merchants of other accounts have their turns in the claims of those.
+LEFT JOIN merchants ON merchants.id = visited.merchant_id
 LEFT JOIN LATERAL (
     SELECT id
     FROM outbox
     WHERE state = 'ready'
         AND merchant_id = visited.merchant_id
         AND run_at <= now()
+        AND COALESCE(merchants.provider_account, $3) = $4
     ORDER BY run_at
     LIMIT 1
 ) AS oldest ON true

@@ -49,6 +49,7 @@ SELECT
         FROM (
             SELECT COALESCE(max(began_at) FILTER (WHERE finished_at IS NOT NULL), min(asked_at)) AS swept_at
             FROM sweeps
+            WHERE provider_account = ANY($3)
             GROUP BY provider_account
         ) AS accounts
     ) AS sweep_age,

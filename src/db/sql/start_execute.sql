@@ -25,6 +25,8 @@ started AS (
         AND charges.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
         AND (
             charges.provider_charge_id IS NULL
+            -- Whoever made it elsewhere: what names its account is executed there and nowhere else.
+            AND COALESCE(charges.provider_account = input.provider_account, true)
             OR (charges.provider_charge_id, charges.provider_account)
                 = (input.provider_charge_id, input.provider_account)
         )

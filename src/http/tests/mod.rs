@@ -70,7 +70,10 @@ impl Rig {
             &random,
         );
         let state = HttpState::new(HttpParts {
-            events: None,
+            events: EventEndpoints {
+                default: "default".to_owned(),
+                by_account: std::collections::BTreeMap::new(),
+            },
             intake,
             refunds,
             // Nobody listens at port 1.
@@ -114,6 +117,7 @@ impl Rig {
         let merchant = MerchantId::from_uuid(Uuid::from_u128(7));
         let holder = Holder {
             merchant,
+            account: None,
             scope,
             mode,
         };
@@ -222,5 +226,6 @@ fn charge() -> Box<Charge> {
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
         amount_refunded: 0,
+        account: None,
     })
 }

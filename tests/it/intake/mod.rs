@@ -173,6 +173,7 @@ impl TestService {
         let submissions = batch.iter().map(|(key, draft)| {
             intake.submit(Submission {
                 merchant: self.merchant,
+                account: None,
                 key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
                 request: ChargeRequest::judge(draft.clone(), &RULES).unwrap(),
             })

@@ -25,7 +25,7 @@ const API_ALONE: Roles = Roles {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
-    out: String,
+    pub(crate) out: String,
     pub(crate) err: String,
 }
 

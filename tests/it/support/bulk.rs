@@ -89,15 +89,15 @@ const BACKLOG: &str = "
     copies AS (
         INSERT INTO charges (
             id, merchant_id, idempotency_key, fingerprint, fingerprint_version, amount, currency, payment_method,
-            off_session, metadata, live, provider
+            off_session, metadata, live, provider, provider_account
         )
         SELECT
             keys.id, merchant_id, 'copy-' || g, fingerprint, fingerprint_version, amount, currency, payment_method,
-            off_session, metadata, live, provider
+            off_session, metadata, live, provider, provider_account
         FROM model, keys
     )
-    INSERT INTO outbox (kind, charge_id, merchant_id, payload_version, payload)
-    SELECT 'charge', keys.id, merchant_id, payload_version, payload
+    INSERT INTO outbox (kind, charge_id, merchant_id, provider_account, payload_version, payload)
+    SELECT 'charge', keys.id, merchant_id, provider_account, payload_version, payload
     FROM model, keys
 ";
 

@@ -116,7 +116,7 @@ impl TestService {
         let random = Random::from_os();
         let merchant = MerchantId::from_uuid(random.uuid());
         assert!(
-            db::merchants::insert(&mut connection, merchant, name)
+            db::merchants::insert(&mut connection, merchant, name, None)
                 .await
                 .unwrap()
         );

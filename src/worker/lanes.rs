@@ -1,0 +1,288 @@
+//! One lane for each account: who may begin how many jobs now. Accounts share a process's permits, its claims and its
+//! batchers, and nothing that one of them can keep from the others: each has a budget, a breaker, turns of its merchants,
+//! and some permits that no other can take. An account that hangs, throttles us or refuses its key makes its own jobs wait.
+//!
+//! It sets the pace and nothing else. A job is run by its own account's executor, whichever lane it was claimed in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::breaker::Allowance;
+use super::executor::Executor;
+use super::fairness::{Fairness, Next};
+use super::{Claims, WorkerLimits};
+use crate::budget::Room;
+use crate::db::claim::Job;
+use crate::provider::Provider;
+
+/// The part of all permits that other accounts leave to one, of what it would have if they were shared evenly.
+const RESERVED_PART: usize = 4;
+
+pub(super) struct Lanes<P> {
+    /// The default account's first.
+    all: Vec<Lane<P>>,
+    by_account: HashMap<String, usize>,
+    /// Which lane is asked first in the next round.
+    first: usize,
+    seen: Seen,
+}
+
+pub(super) struct Lane<P> {
+    pub(super) executor: Arc<Executor<P>>,
+    pub(super) fairness: Fairness,
+    permits: Arc<Semaphore>,
+}
+
+/// What one lane may claim in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) lane: usize,
+    pub(super) limit: usize,
+    pub(super) next: Next,
+    probe: bool,
+}
+
+/// What may be claimed now.
+#[derive(Debug)]
+pub(super) enum Round {
+    Ask(Vec<Ask>),
+    NotBefore(Instant),
+    /// Every account has as many jobs at work as it may.
+    NoPermit,
+}
+
+impl<P: Provider> Lanes<P> {
+    /// `executors`: the default account's first, at least that one.
+    pub(super) fn new(executors: Vec<Executor<P>>, limits: WorkerLimits) -> Self {
+        let each = most_of_one(limits.permits, executors.len());
+        let all: Vec<_> = executors
+            .into_iter()
+            .map(|executor| Lane {
+                executor: Arc::new(executor),
+                fairness: Fairness::new(limits.fair_after),
+                permits: Arc::new(Semaphore::new(each)),
+            })
+            .collect();
+        let by_account = all
+            .iter()
+            .enumerate()
+            .map(|(index, lane)| (lane.executor.account().to_owned(), index))
+            .collect();
+        Self {
+            all,
+            by_account,
+            first: 0,
+            seen: Seen::default(),
+        }
+    }
+
+    /// The default account's executor; also that of jobs whose account this process does not have.
+    pub(super) fn default(&self) -> &Arc<Executor<P>> {
+        &self.all[0].executor
+    }
+
+    pub(super) fn lane(&mut self, index: usize) -> &mut Lane<P> {
+        &mut self.all[index]
+    }
+
+    pub(super) fn account(&self, index: usize) -> &str {
+        self.all[index].executor.account()
+    }
+
+    pub(super) fn accounts(&self) -> Vec<String> {
+        let account = |lane: &Lane<P>| lane.executor.account().to_owned();
+        self.all.iter().map(account).collect()
+    }
+
+    /// Who runs a job, and its lane's permit for it.
+    pub(super) fn of(&self, job: &Job) -> (Arc<Executor<P>>, Option<OwnedSemaphorePermit>) {
+        let index = self.by_account.get(job.account()).copied();
+        let lane = &self.all[index.unwrap_or_default()];
+        let permit = lane.permits.clone().try_acquire_owned().ok();
+        (lane.executor.clone(), permit)
+    }
+
+    /// Shares `free` permits among the accounts that may begin jobs now. A job that is claimed makes its first call at
+    /// once: no lease ticks while it waits for its turn.
+    pub(super) fn round(&mut self, free: usize, now: Instant) -> Round {
+        let count = self.all.len();
+        let (mut left, mut not_before) = (free, None::<Instant>);
+        let mut asks = Vec::with_capacity(count);
+        for (asked, offset) in (0..count).enumerate() {
+            let index = (self.first + offset) % count;
+            let share = left.div_ceil(count - asked);
+            match self.all[index].ask(index, share, now) {
+                Ok(Some(ask)) => {
+                    left -= ask.limit;
+                    asks.push(ask);
+                }
+                Ok(None) => {}
+                Err(at) => not_before = Some(not_before.map_or(at, |before| before.min(at))),
+            }
+        }
+        self.first = (self.first + 1) % count;
+        match (asks.is_empty(), not_before) {
+            (false, _) => Round::Ask(asks),
+            (true, Some(at)) => Round::NotBefore(at),
+            (true, None) => Round::NoPermit,
+        }
+    }
+
+    /// How old jobs of the default account the next claim need not go beyond. Those of an account alone stand together, but
+    /// the default one's stand among those of all accounts.
+    pub(super) fn due_within(&mut self, now: Instant) -> Option<Duration> {
+        if self.all.len() == 1 {
+            return None;
+        }
+        self.seen.within(now)
+    }
+
+    /// Learns from a claim of the oldest of these lanes.
+    pub(super) fn claimed_oldest(&mut self, asks: &[Ask], claimed: &Claims, now: Instant) {
+        for ask in asks {
+            let lane = &mut self.all[ask.lane];
+            let account = lane.executor.account();
+            let alone = asks.len() == 1;
+            let waited: Vec<Option<Duration>> = claimed
+                .iter()
+                .filter_map(|job| match job {
+                    Ok(job) if alone || job.account() == account => {
+                        Some(job.waited().try_into().ok())
+                    }
+                    Ok(_) => None,
+                    Err(_) => alone.then_some(None),
+                })
+                .collect();
+            let count = waited.len();
+            let known = waited.iter().flatten().copied();
+            if ask.lane == 0 {
+                let until = if count < ask.limit {
+                    Some(now)
+                } else {
+                    known
+                        .clone()
+                        .min()
+                        .and_then(|waited| now.checked_sub(waited))
+                };
+                self.seen.learn(until);
+            }
+            if ask.probe && count == 0 {
+                lane.executor.breaker.probe_unused(now);
+            }
+            lane.fairness
+                .claimed_oldest(count == ask.limit, known.max());
+        }
+    }
+}
+
+/// Up to where the default account's jobs that are due have been seen, so that a claim does not walk the backlog of an
+/// account that does not answer again and again. All of it is walked once in a while: a job can become ready late, at an
+/// old time.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Nothing was left that had been due before then, by this process's clock.
+    until: Option<Instant>,
+    walked_at: Option<Instant>,
+}
+
+impl Seen {
+    /// How often all of it is walked.
+    const WALK_EVERY: Duration = Duration::from_secs(5);
+    /// How long what is written now can take to be seen: longer than a statement.
+    const MARGIN: Duration = Duration::from_secs(10);
+
+    /// The age of what is to be seen now.
+    fn within(&mut self, now: Instant) -> Option<Duration> {
+        let walks = self
+            .walked_at
+            .is_none_or(|at| now.saturating_duration_since(at) >= Self::WALK_EVERY);
+        if walks {
+            self.walked_at = Some(now);
+            return None;
+        }
+        self.until
+            .map(|until| now.saturating_duration_since(until) + Self::MARGIN)
+    }
+
+    /// A claim took all that had been due before then; `None` if that is not known.
+    fn learn(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+}
+
+impl<P: Provider> Lane<P> {
+    /// What it may claim of `share` permits; `Err` if its budget or its breaker lets nothing begin before then.
+    fn ask(&mut self, index: usize, share: usize, now: Instant) -> Result<Option<Ask>, Instant> {
+        let free = self.permits.available_permits().min(share);
+        if free == 0 {
+            return Ok(None);
+        }
+        let room = match self.executor.budget.room(now) {
+            Room::Unbounded => free,
+            Room::Calls(calls) => calls.min(free),
+            Room::NoneBefore(at) => return Err(at),
+        };
+        let (limit, probe) = match self.executor.breaker.allowance(now) {
+            Allowance::All => (room, false),
+            Allowance::Probe => (1, true),
+            Allowance::NoneBefore(at) => return Err(at),
+        };
+        let next = if probe {
+            Next::Oldest
+        } else {
+            self.fairness.next()
+        };
+        Ok(Some(Ask {
+            lane: index,
+            limit,
+            next,
+            probe,
+        }))
+    }
+}
+
+/// The most permits that one of `accounts` may hold: all but what is kept for each of the others.
+fn most_of_one(permits: usize, accounts: usize) -> usize {
+    let kept = (permits / (RESERVED_PART * accounts.max(1))).max(1);
+    permits
+        .saturating_sub(kept * accounts.saturating_sub(1))
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_not_walked_again_but_for_once_in_a_while() {
+        let (start, mut seen) = (Instant::now() + Duration::from_hours(1), Seen::default());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(seen.within(start), None);
+        // All that was due is taken.
+        seen.learn(Some(start));
+        assert_eq!(seen.within(at(1)), Some(Duration::from_secs(11)));
+        // The oldest are taken, and the youngest of them had waited for a minute.
+        seen.learn(at(1).checked_sub(Duration::from_mins(1)));
+        assert_eq!(seen.within(at(3)), Some(Duration::from_secs(72)));
+        assert_eq!(seen.within(at(5)), None);
+        assert_eq!(seen.within(at(6)), Some(Duration::from_secs(75)));
+    }
+
+    #[test]
+    fn one_account_alone_has_all_permits_and_several_leave_some_to_each_other() {
+        assert_eq!(most_of_one(256, 1), 256);
+        assert_eq!(most_of_one(256, 2), 224);
+        assert_eq!(most_of_one(5, 2), 4);
+        for accounts in 2..100 {
+            for permits in accounts + 1..300 {
+                let most = most_of_one(permits, accounts);
+                // Each of the others can still begin one.
+                assert!(permits - most >= accounts - 1, "{permits} {accounts}");
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Several accounts at the provider, each merchant on one: a charge is made, looked for, refunded and told of in its own
+//! account, and no account's trouble is another's.
+
+mod merchants;
+mod outages;
+mod webhooks;
+
+use payonce::domain::ids::MerchantId;
+use serde_json::Value;
+
+use crate::support::TestService;
+use crate::support::service::TestSettings;
+
+/// Besides the default account of the tests, whose key is `sk_test_it`.
+const ACME: TestSettings<'static> = &[("provider.stripe.accounts.acme.secret_key", "sk_test_acme")];
+
+/// As the simulator shows them.
+const HERE: &str = "sk_test_…it";
+const AT_ACME: &str = "sk_test_…acme";
+
+impl TestService {
+    /// Makes a merchant on the account, with a key of its own.
+    async fn make_merchant_on(&self, name: &str, account: &str) -> (MerchantId, String) {
+        let made = self.make_merchant(name).await;
+        self.put_on(name, Some(account)).await;
+        made
+    }
+
+    async fn put_on(&self, name: &str, account: Option<&str>) {
+        let mut connection = self.books.acquire().await.unwrap();
+        let moved = payonce::db::merchants::set_account(&mut connection, name, account).await;
+        assert!(moved.unwrap().is_some());
+    }
+
+    /// In which accounts money moved for a charge.
+    async fn accounts_charged(&self, charge: &str) -> Vec<String> {
+        let charges = self.ledger.charges().await;
+        charges
+            .iter()
+            .filter(|found| found["metadata"]["payonce_charge_id"] == charge)
+            .map(account)
+            .collect()
+    }
+
+    /// The accounts that have an object of a charge.
+    async fn accounts_with_object(&self, charge: &str) -> Vec<String> {
+        let objects = self.ledger.objects().await;
+        objects
+            .iter()
+            .filter(|found| found["metadata"]["payonce_charge_id"] == charge)
+            .map(account)
+            .collect()
+    }
+}
+
+/// Of what the simulator shows.
+fn account(shown: &Value) -> String {
+    shown["account"].as_str().unwrap().to_owned()
+}
