@@ -12,6 +12,7 @@ pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod discrepancies;
+pub mod discrepancy_refunds;
 pub mod events;
 pub mod external_refunds;
 pub mod intake;

@@ -72,6 +72,16 @@ events AS (
     FROM finished
     JOIN charge ON charge.id = finished.charge_id
 ),
+-- What it was made for.
+resolved AS (
+    UPDATE discrepancies
+    SET resolved_at = now(),
+        resolution = 'refunded: ' || finished.provider_refund_id
+    FROM finished
+    WHERE discrepancies.refund_id = finished.id
+        AND finished.stage = 'succeeded'
+        AND discrepancies.resolved_at IS NULL
+),
 published AS (
     INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
     SELECT
