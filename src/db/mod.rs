@@ -53,6 +53,8 @@ pub enum DbError {
     ConnectTimeout,
     #[error("the database did not answer in time")]
     AnswerTimeout,
+    #[error("the database takes no writes")]
+    ReadOnly,
     #[error("requests that won a key were rolled back again and again")]
     WinnersVanish,
     #[error("a statement failed after the one before it was committed")]
@@ -106,7 +108,7 @@ impl DbError {
                 Fault::Conflict | Fault::Locked | Fault::Refused | Fault::Unknown => Fault::Unknown,
             },
             // Without a connection nothing was sent.
-            Self::Connect(_) | Self::ConnectTimeout => Fault::Refused,
+            Self::Connect(_) | Self::ConnectTimeout | Self::ReadOnly => Fault::Refused,
             Self::WinnersVanish => Fault::Conflict,
         }
     }
@@ -123,6 +125,7 @@ impl DbError {
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::AnswerTimeout
+            | Self::ReadOnly
             | Self::WinnersVanish
             | Self::Unreadable { .. } => None,
         }
