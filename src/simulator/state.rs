@@ -15,7 +15,7 @@ use super::faults::{Dice, Met, Settings};
 use super::holds::Holds;
 use super::intents::Change;
 use super::journal::{EventRecord, IntentRecord, Journal, KeyRecord, Record};
-use super::keys::Keys;
+use super::keys::{First, Keys};
 use super::model::{Answer, Fixed, Moving, Snapshot};
 use super::requests::Requests;
 use super::scripted::Scripted;
@@ -140,7 +140,7 @@ impl Account {
 pub(super) struct UnderKey<'a> {
     pub(super) key: &'a str,
     pub(super) ticket: u64,
-    pub(super) fingerprint: [u8; 16],
+    pub(super) first: First,
     pub(super) answer: Answer,
     /// The answer goes out later: until then the key is in use.
     pub(super) busy: bool,
@@ -247,7 +247,7 @@ impl State {
             }
             record.key = under
                 .as_ref()
-                .map(|under| KeyRecord::new(under.key, at, under.fingerprint, &under.answer));
+                .map(|under| KeyRecord::new(under.key, at, &under.first, &under.answer));
             journal.append(&record)?;
         }
         self.next_seq += 1;
@@ -403,10 +403,10 @@ impl State {
             account.keys.forget();
         }
         if let Some(key) = record.key {
-            let (fingerprint, answer) = key.answer(account)?;
+            let (first, answer) = key.answer(account)?;
             account
                 .keys
-                .restore(key.key.into_owned().into(), fingerprint, key.at, answer);
+                .restore(key.key.into_owned().into(), first, key.at, answer);
         }
         self.next_seq = next_seq;
         self.last_ms = last_ms;
