@@ -25,7 +25,7 @@ pub async fn find(
             customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, created_at, updated_at, finished_at
+            next_action, created_at, updated_at, finished_at, amount_refunded
         FROM charges
         WHERE id = $1
             AND merchant_id = $2
@@ -51,7 +51,7 @@ pub async fn find_all(
             payment_method, customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, charges.created_at, charges.updated_at, finished_at,
+            next_action, charges.created_at, charges.updated_at, finished_at, amount_refunded,
             intake_id AS "intake_id?"
         FROM charges
         LEFT JOIN idempotent_requests
@@ -95,6 +95,7 @@ pub async fn find_all(
                 created_at: row.created_at,
                 updated_at: row.updated_at,
                 finished_at: row.finished_at,
+                amount_refunded: row.amount_refunded,
             };
             Ok((Charge::try_from(charge)?, row.intake_id))
         })
@@ -105,9 +106,12 @@ pub async fn find_all(
 /// costs the others nothing.
 pub async fn find_changed(
     connection: &mut PgConnection,
-    ids: &[Uuid],
-    versions: &[i32],
+    seen: &[(ChargeId, i32)],
 ) -> Result<Vec<Result<Charge, DbError>>, DbError> {
+    let (ids, versions): (Vec<_>, Vec<_>) = seen
+        .iter()
+        .map(|(id, version)| (id.as_uuid(), *version))
+        .unzip();
     let rows = sqlx::query_as!(
         ChargeRow,
         r#"
@@ -116,13 +120,13 @@ pub async fn find_changed(
             customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, charges.version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, created_at, updated_at, finished_at
+            next_action, created_at, updated_at, finished_at, amount_refunded
         FROM unnest($1::uuid[], $2::integer[]) AS seen (id, version)
         JOIN charges ON charges.id = seen.id
         WHERE charges.version <> seen.version
         "#,
-        ids,
-        versions,
+        &ids,
+        &versions,
     )
     .fetch_all(connection)
     .await?;
@@ -159,6 +163,7 @@ pub(super) struct ChargeRow {
     pub(super) created_at: OffsetDateTime,
     pub(super) updated_at: OffsetDateTime,
     pub(super) finished_at: Option<OffsetDateTime>,
+    pub(super) amount_refunded: i64,
 }
 
 impl TryFrom<ChargeRow> for Charge {
@@ -204,6 +209,7 @@ impl TryFrom<ChargeRow> for Charge {
             created_at: row.created_at,
             updated_at: row.updated_at,
             finished_at: row.finished_at,
+            amount_refunded: row.amount_refunded,
         })
     }
 }

@@ -25,6 +25,8 @@ pub struct Charge {
     pub created_at: OffsetDateTime,
     pub updated_at: OffsetDateTime,
     pub finished_at: Option<OffsetDateTime>,
+    /// What went back, in minor units: completed refunds, and those made outside payonce.
+    pub amount_refunded: i64,
 }
 
 /// Where a charge stands; the part that changes.

@@ -46,7 +46,7 @@ pub(super) async fn cancel(
         .map_err(ApiError::database)?
         .ok_or_else(charges::absent)?;
     // After the commit: whoever waits for the charge looks again.
-    state.parts().watches.changed([id]);
+    state.parts().waits.charges.changed([id]);
     match &charge.progress.state {
         ChargeState::Canceled => {
             charges::settled_response(&state, &head.headers, StatusCode::OK, Box::new(charge)).await

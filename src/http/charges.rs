@@ -107,7 +107,7 @@ pub(super) fn path_id(id: Result<Path<String>, PathRejection>) -> Result<ChargeI
 }
 
 /// Who asks, under which key, and whether the body is of the type that is taken.
-async fn admit(
+pub(super) async fn admit(
     state: &HttpState,
     headers: &HeaderMap,
 ) -> Result<(Principal, IdempotencyKey), ApiError> {
@@ -159,7 +159,7 @@ fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judg
 }
 
 /// Whether a rule was judged by what stands in the place of something that could not be read.
-fn covers(fault: &Violation, violation: &Violation) -> bool {
+pub(super) fn covers(fault: &Violation, violation: &Violation) -> bool {
     let is_no_object = fault.pointer == "#" && fault.rule == "type";
     is_no_object || fault.pointer == violation.pointer
 }
@@ -270,7 +270,8 @@ pub(super) async fn settled_response(
     let Some(seconds) = prefer::wait(headers) else {
         return charge_response(status, &charge);
     };
-    let (charge, applied) = prefer::settle(state, charge, seconds).await;
+    let (charge, applied) =
+        prefer::settle(state, &state.parts().waits.charges, charge, seconds).await;
     let mut response = charge_response(status, &charge)?;
     if applied {
         prefer::set_applied(&mut response, seconds);

@@ -1,4 +1,4 @@
-//! `Prefer: wait=N`: holds an answer until the charge is terminal or needs the customer, or N seconds have passed.
+//! `Prefer: wait=N`: holds an answer until the charge or refund is terminal or needs the customer, or N seconds have passed.
 //!
 //! The wait itself is a [`Watch`](crate::watches::Watch). Only so many requests wait at once; one more is answered without
 //! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. Shutdown
@@ -10,8 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 
 use super::HttpState;
-use crate::domain::charge::Charge;
-use crate::watches::is_on_its_way;
+use crate::watches::{Watched, Watches};
 
 /// The longest wait, in seconds; part of the contract.
 pub(super) const MOST_SECONDS: u64 = 30;
@@ -34,25 +33,25 @@ pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
     Some(seconds.min(MOST_SECONDS))
 }
 
-/// The charge after the wait, and whether the wait was applied.
-pub(super) async fn settle(
+/// The object after the wait, and whether the wait was applied.
+pub(super) async fn settle<T: Watched>(
     state: &HttpState,
-    charge: Box<Charge>,
+    watches: &Watches<T>,
+    object: Box<T>,
     seconds: u64,
-) -> (Box<Charge>, bool) {
-    if seconds == 0 || !is_on_its_way(&charge) {
-        return (charge, true);
+) -> (Box<T>, bool) {
+    if seconds == 0 || !object.is_on_its_way() {
+        return (object, true);
     }
-    let parts = state.parts();
-    let known = charge.clone();
-    let mut watch = match parts.watches.watch(charge) {
+    let known = object.clone();
+    let mut watch = match watches.watch(object) {
         Ok(watch) => watch,
-        Err(charge) => return (charge, false),
+        Err(object) => return (object, false),
     };
     let settled = tokio::select! {
         settled = watch.settled() => settled,
         () = tokio::time::sleep(Duration::from_secs(seconds)) => watch.give_up(),
-        () = parts.closing.cancelled() => watch.give_up(),
+        () = state.parts().closing.cancelled() => watch.give_up(),
     };
     (settled.unwrap_or(known), true)
 }

@@ -5,6 +5,7 @@
 
 mod batcher;
 pub mod meters;
+pub mod refunds;
 
 use std::sync::Arc;
 
@@ -174,6 +175,7 @@ impl Entry {
             created_at,
             updated_at: created_at,
             finished_at: None,
+            amount_refunded: 0,
         }
     }
 

@@ -17,7 +17,7 @@ impl WatchMeters {
         let ended = |ended| {
             meters.counter(
                 "payonce_waits_total",
-                "Waits that clients asked for, by how they ended: the charge settled, the time was over, or too many waited already \
+                "Waits that clients asked for, by how they ended: the charge or the refund settled, the time was over, or too many waited already \
                  and it was refused.",
                 &[("ended", ended)],
             )
@@ -25,7 +25,7 @@ impl WatchMeters {
         Self {
             waiting: meters.gauge(
                 "payonce_waiting_requests",
-                "Requests that wait for their charge.",
+                "Requests that wait for their charge or their refund.",
                 &[],
             ),
             settled: ended("settled"),
