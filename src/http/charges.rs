@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 use super::auth::Principal;
-use super::body::{self, Parsed};
+use super::body::{self, Judged};
 use super::charge_body::ChargeBody;
 use super::code::Code;
 use super::limits::HttpLimits;
@@ -54,8 +54,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
         ..
     } = state.parts().limits;
     let body = read_body::read(body, body_bytes, body_read).await?;
-    let Parsed { draft, faults } = body::parse(&body)?;
-    match judge(draft, faults, state)? {
+    match body::judge(body::parse(&body)?, &state.parts().rules)? {
         Judged::Good(request) => submit(state, principal.merchant, key, request).await,
         Judged::Refused(draft, violations) => {
             replay_or_refuse(state, principal.merchant, &key, &draft, violations).await
@@ -127,41 +126,6 @@ async fn admit(
 pub(super) struct Accepted {
     charge: Box<Charge>,
     is_new: bool,
-}
-
-enum Judged {
-    Good(ChargeRequest),
-    /// The shape is right and some rule refuses it.
-    Refused(Draft, Vec<Violation>),
-}
-
-/// Judges what could be read by every rule, so that all faults are named at once.
-fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judged, ApiError> {
-    let judged = ChargeRequest::judge(draft, &state.parts().rules);
-    if faults.is_empty() {
-        return Ok(match judged {
-            Ok(request) => Judged::Good(request),
-            Err(refused) => Judged::Refused(refused.draft, refused.violations),
-        });
-    }
-    let mut all = faults;
-    if let Err(refused) = judged {
-        // A field that could not be read was judged by what stands in its place.
-        let unread = all.len();
-        for violation in refused.violations {
-            let known = all[..unread].iter().any(|fault| covers(fault, &violation));
-            if !known {
-                all.push(violation);
-            }
-        }
-    }
-    Err(ApiError::invalid_request(all))
-}
-
-/// Whether a rule was judged by what stands in the place of something that could not be read.
-fn covers(fault: &Violation, violation: &Violation) -> bool {
-    let is_no_object = fault.pointer == "#" && fault.rule == "type";
-    is_no_object || fault.pointer == violation.pointer
 }
 
 async fn submit(

@@ -14,10 +14,10 @@ use crate::domain::charge::Charge;
 use crate::watches::is_on_its_way;
 
 /// The longest wait, in seconds; part of the contract.
-pub(super) const MOST_SECONDS: u64 = 30;
+pub const MOST_SECONDS: u64 = 30;
 
 /// The wait a client asks for, cut to the most; the first `wait` counts, and a bad value is none.
-pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
+pub fn wait(headers: &HeaderMap) -> Option<u64> {
     let value = headers
         .get_all("prefer")
         .iter()

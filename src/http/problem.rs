@@ -171,8 +171,7 @@ impl ApiError {
         self.code
     }
 
-    #[cfg(test)]
-    pub(super) fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
@@ -244,7 +243,8 @@ impl ApiError {
         answer
     }
 
-    fn body(&self, request_id: &str) -> Vec<u8> {
+    /// The problem as JSON.
+    pub fn body(&self, request_id: &str) -> Vec<u8> {
         let code = self.code;
         let problem = Problem {
             r#type: format!("/problems/{}", code.as_str()),

@@ -33,7 +33,7 @@ struct ErrorBody<'a> {
 }
 
 /// Turns one whole response into an answer.
-pub(super) fn decode(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> Reply {
+pub fn decode(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> Reply {
     let replayed = is_true(headers, "idempotent-replayed");
     let answer = if status == 200 {
         object::intent(body).map_or(
@@ -50,11 +50,7 @@ pub(super) fn decode(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase
 }
 
 /// Turns one whole page of a list into its objects with a stamp of ours, or the answer that stands in its place.
-pub(super) fn decode_page(
-    status: u16,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<Page, Box<Answer>> {
+pub fn decode_page(status: u16, headers: &HeaderMap, body: &[u8]) -> Result<Page, Box<Answer>> {
     if status != 200 {
         return Err(Box::new(from_error(status, headers, body, Phase::Read)));
     }
