@@ -25,6 +25,8 @@ pub struct Charge {
     pub created_at: OffsetDateTime,
     pub updated_at: OffsetDateTime,
     pub finished_at: Option<OffsetDateTime>,
+    /// The client has asked for a cancel, and nobody waits for the customer any more.
+    pub cancel_requested: bool,
 }
 
 /// Where a charge stands; the part that changes.

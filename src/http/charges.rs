@@ -7,6 +7,7 @@
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 
@@ -37,7 +38,7 @@ pub(super) async fn create(
         Ok(_) => meters.replayed(),
         Err(error) => meters.refused(error),
     }
-    accepted_response(&state, &head.headers, taken?).await
+    accepted_response(&state, &head, taken?).await
 }
 
 async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<Accepted, ApiError> {
@@ -65,7 +66,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
 /// 202 for the request that made the charge, 200 for every other; the body is the charge as it stands.
 pub(super) async fn accepted_response(
     state: &HttpState,
-    headers: &HeaderMap,
+    head: &Parts,
     Accepted { charge, is_new }: Accepted,
 ) -> Result<Response, ApiError> {
     let status = if is_new {
@@ -73,7 +74,7 @@ pub(super) async fn accepted_response(
     } else {
         StatusCode::OK
     };
-    let mut response = settled_response(state, headers, status, charge).await?;
+    let mut response = settled_response(state, head, status, charge).await?;
     if !is_new {
         let replayed = HeaderValue::from_static("true");
         response
@@ -86,13 +87,13 @@ pub(super) async fn accepted_response(
 pub(super) async fn show(
     State(state): State<HttpState>,
     id: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    head: Parts,
 ) -> Result<Response, ApiError> {
-    let principal = state.auth().authenticate(&headers).await?;
+    let principal = state.auth().authenticate(&head.headers).await?;
     let id = path_id(id)?;
     let charge = read(&state, principal.merchant, id).await?;
     let charge = Box::new(charge.ok_or_else(absent)?);
-    settled_response(&state, &headers, StatusCode::OK, charge).await
+    settled_response(&state, &head, StatusCode::OK, charge).await
 }
 
 pub(super) fn absent() -> ApiError {
@@ -227,14 +228,15 @@ pub(super) async fn read(
 /// The charge, after the wait that the client asked for.
 pub(super) async fn settled_response(
     state: &HttpState,
-    headers: &HeaderMap,
+    head: &Parts,
     status: StatusCode,
     charge: Box<Charge>,
 ) -> Result<Response, ApiError> {
-    let Some(seconds) = prefer::wait(headers) else {
+    let Some(seconds) = prefer::wait(&head.headers) else {
         return charge_response(status, &charge);
     };
-    let (charge, applied) = prefer::settle(state, charge, seconds).await;
+    let peer = head.extensions.get();
+    let (charge, applied) = prefer::settle(state, peer, charge, seconds).await;
     let mut response = charge_response(status, &charge)?;
     if applied {
         prefer::set_applied(&mut response, seconds);

@@ -1,8 +1,9 @@
 //! `Prefer: wait=N`: holds an answer until the charge is terminal or needs the customer, or N seconds have passed.
 //!
 //! The wait itself is a [`Watch`](crate::watches::Watch). Only so many requests wait at once; one more is answered without
-//! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. Shutdown
-//! ends every wait.
+//! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. So is a
+//! client that hangs up, or only closes its sending side, which looks the same: its place is free at once. Shutdown ends
+//! every wait.
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 
 use super::HttpState;
+use super::wire::Peer;
 use crate::domain::charge::Charge;
 use crate::watches::is_on_its_way;
 
@@ -37,6 +39,7 @@ pub fn wait(headers: &HeaderMap) -> Option<u64> {
 /// The charge after the wait, and whether the wait was applied.
 pub(super) async fn settle(
     state: &HttpState,
+    peer: Option<&Peer>,
     charge: Box<Charge>,
     seconds: u64,
 ) -> (Box<Charge>, bool) {
@@ -49,12 +52,20 @@ pub(super) async fn settle(
         Ok(watch) => watch,
         Err(charge) => return (charge, false),
     };
-    let settled = tokio::select! {
-        settled = watch.settled() => settled,
-        () = tokio::time::sleep(Duration::from_secs(seconds)) => watch.give_up(),
-        () = parts.closing.cancelled() => watch.give_up(),
+    let hung_up = async {
+        match peer {
+            Some(peer) => peer.hung_up().await,
+            None => std::future::pending().await,
+        }
     };
-    (settled.unwrap_or(known), true)
+    let (settled, applied) = tokio::select! {
+        biased;
+        settled = watch.settled() => (settled, true),
+        () = hung_up => (watch.hung_up(), false),
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => (watch.give_up(), true),
+        () = parts.closing.cancelled() => (watch.give_up(), true),
+    };
+    (settled.unwrap_or(known), applied)
 }
 
 /// Says how long the wait could have been.

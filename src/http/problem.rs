@@ -189,7 +189,7 @@ impl ApiError {
             Code::Internal => {
                 tracing::error!(request.id = request_id, code, "a request failed{chain}");
             }
-            Code::Unavailable | Code::AcceptanceUnknown => {
+            Code::Unavailable | Code::AcceptanceUnknown | Code::OutcomeUnknown => {
                 tracing::warn!(
                     request.id = request_id,
                     code,
@@ -372,7 +372,7 @@ impl<'a> From<&'a Fault> for ProblemError<'a> {
 }
 
 /// Whether to send again: `same_request` as it is, `after_fix` corrected (nothing was stored, the key is free), or
-/// `never`.
+/// `never` before somebody has looked.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum RetryAdvice {

@@ -254,8 +254,18 @@ impl Watch {
     }
 
     /// The charge as it was last seen, for who has waited long enough.
-    pub fn give_up(mut self) -> Option<Box<Charge>> {
+    pub fn give_up(self) -> Option<Box<Charge>> {
         self.watches.0.meters.over.increment(1);
+        self.seen_last()
+    }
+
+    /// The same for who has hung up, or seems to have.
+    pub fn hung_up(self) -> Option<Box<Charge>> {
+        self.watches.0.meters.hung_up.increment(1);
+        self.seen_last()
+    }
+
+    fn seen_last(mut self) -> Option<Box<Charge>> {
         let entry = self.leave();
         // It has come to rest this moment.
         entry.map_or_else(|| self.settled.try_recv().ok(), |entry| Some(entry.charge))
@@ -281,6 +291,7 @@ impl Drop for Watch {
 pub fn is_on_its_way(charge: &Charge) -> bool {
     match &charge.progress.state {
         State::Pending | State::Processing { .. } | State::RequiresReconciliation => true,
-        State::RequiresAction(_) | State::Succeeded | State::Failed(_) | State::Canceled => false,
+        State::RequiresAction(_) => charge.cancel_requested,
+        State::Succeeded | State::Failed(_) | State::Canceled => false,
     }
 }
