@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Queue, Refusal, Statement};
 use crate::db::session::Session;
 use crate::db::{self, DbError};
+use crate::domain::charge::Charge;
 use crate::domain::charge::{Progress, Stage, State};
 use crate::domain::ids::{ChargeId, LeaseToken};
 use crate::domain::outcome::{Alert, Object};
@@ -117,7 +118,7 @@ impl Completion {
         limits: BatchLimits,
         random: &Random,
         meters: &BatchMeters,
-        watches: &Watches,
+        watches: &Watches<Charge>,
     ) -> (Self, Batcher<Settle>) {
         let (queue, batcher) =
             batch::batcher(&Settle::new(watches), session, limits, random, meters);
@@ -132,7 +133,7 @@ impl Completion {
 #[derive(Clone, Debug)]
 pub struct Settle {
     /// Told of every charge that changed.
-    watches: Watches,
+    watches: Watches<Charge>,
 }
 
 impl Statement for Settle {
@@ -187,7 +188,7 @@ impl Statement for Settle {
 }
 
 impl Settle {
-    pub fn new(watches: &Watches) -> Self {
+    pub fn new(watches: &Watches<Charge>) -> Self {
         Self {
             watches: watches.clone(),
         }

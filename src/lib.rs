@@ -16,6 +16,7 @@ pub mod meters;
 pub mod provider;
 pub mod random;
 pub mod reconciler;
+pub mod refund_completion;
 pub mod shutdown;
 pub mod simulator;
 pub mod telemetry;

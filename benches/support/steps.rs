@@ -47,6 +47,7 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
             token,
             lease: LEASE,
             payload_versions: &[Instruction::VERSION],
+            refund_payload_versions: &[],
             ours: claim::Ours {
                 account: "default",
                 key_window: Duration::from_hours(23),
@@ -57,8 +58,12 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
         let took = begun.elapsed();
         let jobs: Vec<Claimed> = claimed
             .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|unclaimable| unclaimable.error)?;
+            .filter_map(|job| match job {
+                Ok(claim::Job::Charge(job)) => Some(Ok(*job)),
+                Ok(claim::Job::Refund(_)) => None,
+                Err(unclaimable) => Some(Err(unclaimable.error)),
+            })
+            .collect::<Result<_, _>>()?;
         if jobs.is_empty() {
             break;
         }
@@ -116,7 +121,7 @@ async fn charge(
     let begun = Instant::now();
     let started = StoreObject.run(connection, &starts, false).await?;
     let stored = begun.elapsed();
-    let settled = Settle::new(&payonce::watches::Watches::none())
+    let settled = Settle::new(&payonce::watches::Waits::none().charges)
         .run(connection, &settlements, false)
         .await?;
     let completed = begun.elapsed().saturating_sub(stored);

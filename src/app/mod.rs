@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::parts::sweeper;
-use self::parts::{Parts, events, executor, reads, session_maker, watches};
+use self::parts::{Parts, events, executor, reads, session_maker, waits};
 use self::recovery::Since;
 use crate::batch::{Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
@@ -32,6 +32,7 @@ use crate::db::session::Durability;
 use crate::db::sessions::{self, SessionsError};
 use crate::domain::api_key::Mode;
 use crate::http::{self, HttpMeters, HttpParts, HttpState, ServerMeters, ServerSettings};
+use crate::intake::refunds::RefundIntake;
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
@@ -39,7 +40,7 @@ use crate::provider::stripe::signature::InvalidWebhookSecret;
 use crate::random::Random;
 use crate::reconciler::sweep::SweepMeters;
 use crate::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters};
-use crate::watches::Watcher;
+use crate::watches::{Watched, Watcher, Watches};
 use crate::webhooks::{Deliverer, DelivererMeters};
 use crate::worker::breaker::Breaker;
 use crate::worker::{Worker, WorkerLimits, WorkerMeters};
@@ -132,7 +133,7 @@ impl App {
             database,
             pool: reads(setup.config, database),
             accepted: Arc::new(Notify::new()),
-            watches: watches(setup.config, setup.roles, &meters),
+            waits: waits(setup.config, setup.roles, &meters),
             meters,
             budget: Budget::new(setup.config.provider.calls_per_second(), Instant::now()),
         };
@@ -210,8 +211,18 @@ impl App {
         for batcher in batchers {
             self.start_batcher(batcher);
         }
+        let session = session_maker(config, shared.database, Durability::Durable);
+        let (refunds, accepting) = RefundIntake::new(
+            RULES,
+            settings.limits,
+            session,
+            &shared.accepted,
+            &setup.random,
+        );
+        self.start_batcher(accepting);
         let state = HttpState::new(HttpParts {
             intake,
+            refunds,
             pool: shared.pool.clone(),
             rules: RULES,
             live: settings.live,
@@ -219,7 +230,7 @@ impl App {
             retention: config.idempotency.retention,
             schema_version: db::migrations::newest(),
             random: setup.random.clone(),
-            watches: shared.watches.clone(),
+            waits: shared.waits.clone(),
             closing: self.shutdown.clone(),
             events: events(shared)?,
             limits: config.http_limits(),
@@ -238,14 +249,19 @@ impl App {
             http::serve(listener, router, settings, shutdown).await;
             "http"
         });
-        let session = session_maker(config, shared.database, Durability::Durable)();
-        let watcher = Watcher::new(shared.watches.clone(), session);
+        self.start_watcher(shared, &shared.waits.charges);
+        self.start_watcher(shared, &shared.waits.refunds);
+        Ok(queues)
+    }
+
+    fn start_watcher<T: Watched>(&mut self, shared: &Shared<'_>, of: &Watches<T>) {
+        let session = session_maker(shared.setup.config, shared.database, Durability::Durable)();
+        let watcher = Watcher::new(of.clone(), session);
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(async move {
             watcher.run(shutdown).await;
             "watcher"
         });
-        Ok(queues)
     }
 
     fn start_worker(&mut self, shared: &Shared<'_>) -> Result<Arc<Breaker>, AppError> {
@@ -256,18 +272,20 @@ impl App {
             storing,
             completing,
             settling,
+            keeping,
         } = executor(
             config,
             database,
             random,
             &shared.budget,
-            &shared.watches,
+            &shared.waits,
             WorkerMeters::new(&shared.meters),
         )?;
         let breaker = Arc::clone(&executor.breaker);
         self.start_batcher(storing);
         self.start_batcher(completing);
         self.start_batcher(settling);
+        self.start_batcher(keeping);
         let limits = WorkerLimits {
             permits: config.worker.permits,
             lease: config.worker.lease,
@@ -328,6 +346,7 @@ impl App {
             interval: config.reconciler.interval,
             batch: config.reconciler.batch.into(),
             retention: config.idempotency.retention,
+            recheck_again: config.reconciler.refund_recheck_after,
             event_retention: config.provider.stripe.webhook_retention,
         };
         let session = session_maker(config, database, Durability::Durable)();

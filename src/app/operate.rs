@@ -12,7 +12,7 @@ use crate::domain::outcome::operator::Decision;
 use crate::meters::Meters;
 use crate::provider::stripe::Stripe;
 use crate::random::Random;
-use crate::watches::Watches;
+use crate::watches::Waits;
 use crate::worker::WorkerMeters;
 use crate::worker::executor::Executor;
 use crate::worker::resolve::Resolved;
@@ -32,18 +32,20 @@ impl Desk {
             storing,
             completing,
             settling,
+            keeping,
         } = executor(
             config,
             database,
             random,
             &Budget::unbounded(),
-            &Watches::none(),
+            &Waits::none(),
             unmeasured,
         )?;
         let mut batchers = JoinSet::new();
         start(&mut batchers, storing);
         start(&mut batchers, completing);
         start(&mut batchers, settling);
+        start(&mut batchers, keeping);
         Ok(Self { executor, batchers })
     }
 

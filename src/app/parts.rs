@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::AppError;
 use super::shared::Shared;
-use crate::batch::{self, BatchMeters, Batcher};
+use crate::batch::{self, BatchLimits, BatchMeters, Batcher};
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
@@ -20,7 +20,8 @@ use crate::provider::stripe::webhooks::{self, WebhookSettings};
 use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
-use crate::watches::{WatchLimits, WatchMeters, Watches};
+use crate::refund_completion::KeepRefund;
+use crate::watches::{Waits, WatchLimits, WatchMeters};
 use crate::worker::WorkerMeters;
 use crate::worker::breaker::{Breaker, BreakerLimits};
 use crate::worker::executor::{Executor, ExecutorLimits};
@@ -34,6 +35,7 @@ pub(super) struct Parts {
     pub(super) storing: Batcher<StoreObject>,
     pub(super) completing: Batcher<Settle>,
     pub(super) settling: Batcher<SettleStrays>,
+    pub(super) keeping: Batcher<KeepRefund>,
 }
 
 pub(super) fn executor(
@@ -41,7 +43,7 @@ pub(super) fn executor(
     database: &DatabaseUrl,
     random: &Random,
     budget: &Budget,
-    watches: &Watches,
+    waits: &Waits,
     meters: WorkerMeters,
 ) -> Result<Parts, AppError> {
     let durable = session_maker(config, database, Durability::Durable);
@@ -49,13 +51,24 @@ pub(super) fn executor(
     let unmeasured = BatchMeters::none();
     let (store, storing) = batch::batcher(&StoreObject, &durable, limits, random, &unmeasured);
     let (completion, completing) =
-        Completion::new(&durable, limits, random, &meters.completion, watches);
+        Completion::new(&durable, limits, random, &meters.completion, &waits.charges);
     let (strays, settling) = batch::batcher(&SettleStrays, &durable, limits, random, &unmeasured);
+    let keep = KeepRefund {
+        provider: RULES.provider,
+        rules: RULES,
+        recheck_after: config.reconciler.refund_recheck_after,
+        recheck_for: config.reconciler.refund_recheck_for,
+        watches: waits.refunds.clone(),
+    };
+    // Each write is a statement of its own, and several may be of one charge.
+    let one = BatchLimits { items: 1, ..limits };
+    let (refunds, keeping) = batch::batcher(&keep, &durable, one, random, &unmeasured);
     let executor = Executor {
         provider: Arc::new(stripe(config)?),
         store,
         completion,
         strays,
+        refunds,
         breaker: Arc::new(Breaker::new(BreakerLimits {
             threshold: config.worker.breaker_threshold,
             base: config.worker.breaker_base,
@@ -77,6 +90,7 @@ pub(super) fn executor(
         storing,
         completing,
         settling,
+        keeping,
     })
 }
 
@@ -132,16 +146,14 @@ pub(crate) fn sweeper(
 }
 
 /// Who waits in this process; where nobody can, nothing is measured of it.
-pub(super) fn watches(config: &Config, roles: Roles, meters: &Meters) -> Watches {
+pub(super) fn waits(config: &Config, roles: Roles, meters: &Meters) -> Waits {
     let limits = WatchLimits {
         watches: config.http.max_waiting,
         poll: config.http.wait_poll_interval,
     };
     let none = Meters::none();
-    Watches::new(
-        limits,
-        WatchMeters::new(if roles.api { meters } else { &none }),
-    )
+    let meters = WatchMeters::new(if roles.api { meters } else { &none });
+    Waits::new(limits, &meters)
 }
 
 /// The pool for requests that read or cancel.

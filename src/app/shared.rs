@@ -13,7 +13,7 @@ use crate::db::pool::Pool;
 use crate::db::session::Durability;
 use crate::http::Readiness;
 use crate::meters::Meters;
-use crate::watches::Watches;
+use crate::watches::Waits;
 
 /// What the roles share.
 pub(super) struct Shared<'a> {
@@ -24,7 +24,7 @@ pub(super) struct Shared<'a> {
     /// Rung when this process accepted charges, or was told of news about one.
     pub(super) accepted: Arc<Notify>,
     /// Who waits for a charge in this process.
-    pub(super) watches: Watches,
+    pub(super) waits: Waits,
     pub(super) meters: Meters,
     /// For all calls to the provider.
     pub(super) budget: Budget,

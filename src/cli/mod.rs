@@ -18,6 +18,7 @@ mod openapi;
 mod output;
 mod pause;
 mod reconcile;
+mod refunds;
 mod serve;
 mod settings;
 mod simulator;
@@ -65,6 +66,9 @@ enum Command {
     /// Look at charges, and help those that are stuck.
     #[command(subcommand)]
     Charges(charges::Charges),
+    /// Look at refunds, and help those that are stuck.
+    #[command(subcommand)]
+    Refunds(refunds::Refunds),
     /// Compare the provider's objects with the books, and the books with them.
     Reconcile(reconcile::Reconcile),
     /// Look at what differs between the provider and the books, and say that it is dealt with.
@@ -116,6 +120,7 @@ impl Command {
             Self::Merchants(command) => Box::pin(command.run()).await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
+            Self::Refunds(command) => command.run().await,
             Self::Reconcile(command) => command.run().await,
             Self::Discrepancies(command) => command.run().await,
             Self::Webhooks(command) => command.run().await,

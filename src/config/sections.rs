@@ -126,6 +126,10 @@ pub struct Reconciler {
     pub sweep_pages: usize,
     #[serde(with = "span")]
     pub sweep_lease: Duration,
+    #[serde(with = "span")]
+    pub refund_recheck_after: Duration,
+    #[serde(with = "span")]
+    pub refund_recheck_for: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

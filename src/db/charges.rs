@@ -25,7 +25,7 @@ pub async fn find(
             customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, created_at, updated_at, finished_at,
+            next_action, created_at, updated_at, finished_at, amount_refunded,
             cancel_requested_at IS NOT NULL AS "cancel_requested!"
         FROM charges
         WHERE id = $1
@@ -52,7 +52,7 @@ pub async fn find_all(
             payment_method, customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, charges.created_at, charges.updated_at, finished_at,
+            next_action, charges.created_at, charges.updated_at, finished_at, amount_refunded,
             cancel_requested_at IS NOT NULL AS "cancel_requested!",
             intake_id AS "intake_id?"
         FROM charges
@@ -98,6 +98,7 @@ pub async fn find_all(
                 updated_at: row.updated_at,
                 finished_at: row.finished_at,
                 cancel_requested: row.cancel_requested,
+                amount_refunded: row.amount_refunded,
             };
             Ok((Charge::try_from(charge)?, row.intake_id))
         })
@@ -108,9 +109,12 @@ pub async fn find_all(
 /// costs the others nothing.
 pub async fn find_changed(
     connection: &mut PgConnection,
-    ids: &[Uuid],
-    versions: &[i32],
+    seen: &[(ChargeId, i32)],
 ) -> Result<Vec<Result<Charge, DbError>>, DbError> {
+    let (ids, versions): (Vec<_>, Vec<_>) = seen
+        .iter()
+        .map(|(id, version)| (id.as_uuid(), *version))
+        .unzip();
     let rows = sqlx::query_as!(
         ChargeRow,
         r#"
@@ -119,14 +123,14 @@ pub async fn find_changed(
             customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, charges.version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, created_at, updated_at, finished_at,
+            next_action, created_at, updated_at, finished_at, amount_refunded,
             cancel_requested_at IS NOT NULL AS "cancel_requested!"
         FROM unnest($1::uuid[], $2::integer[]) AS seen (id, version)
         JOIN charges ON charges.id = seen.id
         WHERE charges.version <> seen.version
         "#,
-        ids,
-        versions,
+        &ids,
+        &versions,
     )
     .fetch_all(connection)
     .await?;
@@ -164,6 +168,7 @@ pub(super) struct ChargeRow {
     pub(super) updated_at: OffsetDateTime,
     pub(super) finished_at: Option<OffsetDateTime>,
     pub(super) cancel_requested: bool,
+    pub(super) amount_refunded: i64,
 }
 
 impl TryFrom<ChargeRow> for Charge {
@@ -210,6 +215,7 @@ impl TryFrom<ChargeRow> for Charge {
             updated_at: row.updated_at,
             finished_at: row.finished_at,
             cancel_requested: row.cancel_requested,
+            amount_refunded: row.amount_refunded,
         })
     }
 }

@@ -7,9 +7,11 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{DbError, charges, interval};
+use super::refund_steps::RefundHold;
+use super::{DbError, charges, interval, refunds};
 use crate::domain::charge::Progress;
-use crate::domain::ids::{ChargeId, LeaseToken, ProviderChargeId};
+use crate::domain::ids::{ChargeId, LeaseToken, ProviderChargeId, RefundId};
+use crate::domain::refund::RefundProgress;
 
 /// A leased outbox row with the charge it is for, as both stood at the claim.
 #[derive(Debug)]
@@ -32,6 +34,39 @@ pub struct Claimed {
     pub look: Look,
     /// Objects with the charge's stamp that are not its own and not settled.
     pub strays: Strays,
+}
+
+/// A leased outbox row of a refund, as both stood at the claim.
+#[derive(Debug)]
+pub struct ClaimedRefund {
+    pub hold: RefundHold,
+    /// How often the row was claimed, this time included.
+    pub attempt: i32,
+    /// The instruction as it was frozen at acceptance.
+    pub payload: serde_json::Value,
+    pub progress: RefundProgress,
+    /// The account that holds the charge's object.
+    pub account: String,
+    pub due_at: OffsetDateTime,
+    /// The database's clock at the claim.
+    pub claimed_at: OffsetDateTime,
+}
+
+/// What was claimed.
+#[derive(Debug)]
+pub enum Job {
+    Charge(Box<Claimed>),
+    Refund(Box<ClaimedRefund>),
+}
+
+impl Job {
+    /// How long it could have been claimed before it was.
+    pub fn waited(&self) -> time::Duration {
+        match self {
+            Self::Charge(job) => job.claimed_at - job.due_at,
+            Self::Refund(job) => job.claimed_at - job.due_at,
+        }
+    }
 }
 
 /// Where a job's look for its object stands.
@@ -121,8 +156,10 @@ pub struct Terms<'a> {
     pub limit: i64,
     pub token: LeaseToken,
     pub lease: Duration,
-    /// The payload versions that this release knows; rows of others are left to the release that knows them.
+    /// The payload versions that this release knows, of charges and of refunds; rows of others are left to the release
+    /// that knows them.
     pub payload_versions: &'a [i16],
+    pub refund_payload_versions: &'a [i16],
     pub ours: Ours<'a>,
     /// `None` for the oldest of all.
     pub shares: Option<Shares<'a>>,
@@ -139,7 +176,7 @@ pub struct Shares<'a> {
 pub async fn claim(
     connection: &mut PgConnection,
     terms: Terms<'_>,
-) -> Result<Vec<Result<Claimed, Unclaimable>>, DbError> {
+) -> Result<Vec<Result<Job, Unclaimable>>, DbError> {
     let rows = sqlx::query_file_as!(
         Row,
         "src/db/sql/claim.sql",
@@ -150,12 +187,13 @@ pub async fn claim(
         terms.ours.account,
         terms.shares.map(|shares| shares.merchants) as Option<&[Uuid]>,
         terms.shares.map(|shares| shares.each),
+        terms.refund_payload_versions,
     )
     .fetch_all(connection)
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| row.claimed(terms.token, terms.ours))
+        .map(|row| row.job(terms.token, terms.ours))
         .collect())
 }
 
@@ -201,9 +239,67 @@ struct Row {
     look_asked_at: Option<OffsetDateTime>,
     swept_at: Option<OffsetDateTime>,
     strays: Option<serde_json::Value>,
+    refund_id: Option<Uuid>,
+    refund_stage: Option<String>,
+    refund_version: Option<i32>,
+    refund_attempts: Option<i32>,
+    refund_key_number: Option<i32>,
+    refund_first_attempted_at: Option<OffsetDateTime>,
+    provider_refund_id: Option<String>,
+    refund_account: Option<String>,
+    refund_failure: Option<serde_json::Value>,
 }
 
 impl Row {
+    fn job(self, lease: LeaseToken, ours: Ours<'_>) -> Result<Job, Unclaimable> {
+        let Some(refund) = self.refund_id else {
+            return Ok(Job::Charge(Box::new(self.claimed(lease, ours)?)));
+        };
+        let outbox_id = self.outbox_id;
+        self.refund(RefundId::from_uuid(refund), lease)
+            .map(|job| Job::Refund(Box::new(job)))
+            .map_err(|error| Unclaimable {
+                outbox_id,
+                lease,
+                error,
+            })
+    }
+
+    fn refund(self, refund: RefundId, lease: LeaseToken) -> Result<ClaimedRefund, DbError> {
+        let charge = ChargeId::from_uuid(self.charge_id);
+        let unreadable = |column| DbError::Unreadable { charge, column };
+        let version = self
+            .refund_version
+            .ok_or_else(|| unreadable("refund.version"))?;
+        let stage = self
+            .refund_stage
+            .ok_or_else(|| unreadable("refund.stage"))?;
+        Ok(ClaimedRefund {
+            hold: RefundHold {
+                refund,
+                charge,
+                outbox_id: self.outbox_id,
+                lease,
+                version,
+            },
+            attempt: self.attempt,
+            payload: self.payload,
+            progress: RefundProgress {
+                version,
+                state: refunds::state(charge, &stage, self.refund_failure)?,
+                attempts: self.refund_attempts.unwrap_or_default(),
+                key_number: self.refund_key_number.unwrap_or_default(),
+                first_attempted_at: self.refund_first_attempted_at,
+                object: refunds::object(charge, self.provider_refund_id.as_deref())?,
+            },
+            account: self
+                .refund_account
+                .ok_or_else(|| unreadable("refund.provider_account"))?,
+            due_at: self.run_at,
+            claimed_at: self.claimed_at,
+        })
+    }
+
     fn claimed(self, lease: LeaseToken, ours: Ours<'_>) -> Result<Claimed, Unclaimable> {
         let charge = ChargeId::from_uuid(self.charge_id);
         let unclaimable = |error| Unclaimable {

@@ -1,4 +1,4 @@
-//! What merchants were told, read back: an event of a charge is the charge as it was then.
+//! What merchants were told, read back: an event of a charge or a refund is that object as it was then.
 //!
 //! Events are in the order of the transactions that wrote them, and only those are read that are older than every
 //! transaction under way: none can appear before one that was read, however late it commits.
@@ -10,10 +10,11 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{DbError, charges, interval};
+use super::{DbError, charges, interval, refunds};
 use crate::domain::charge::{Charge, Progress};
 use crate::domain::event::EventId;
 use crate::domain::ids::{ChargeId, MerchantId};
+use crate::domain::refund::{Refund, RefundProgress};
 
 /// Where an event is among its merchant's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +38,8 @@ pub struct Event {
 pub enum Subject {
     /// As it was at the event.
     Charge(Box<Charge>),
+    /// As it was at the event.
+    Refund(Box<Refund>),
     /// Told as it was written.
     Other(Value),
 }
@@ -305,28 +308,39 @@ fn columns(positions: &[Position]) -> (Vec<i64>, Vec<i64>) {
         .unzip()
 }
 
-/// Puts the charges to their events, each as it was then.
+/// Puts the charges and refunds to their events, each as it was then.
 async fn with_subjects(
     connection: &mut PgConnection,
     rows: Vec<Row>,
 ) -> Result<Vec<Event>, DbError> {
-    let mut ids: Vec<Uuid> = rows.iter().filter_map(Row::charge).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let found = if ids.is_empty() {
+    let charges = once(rows.iter().filter_map(Row::charge));
+    let found = if charges.is_empty() {
         Vec::new()
     } else {
-        charges::find_all(connection, &ids).await?
+        charges::find_all(&mut *connection, &charges).await?
     };
     let charges: HashMap<Uuid, Charge> = found
         .into_iter()
         .map(|(charge, _)| (charge.id.as_uuid(), charge))
         .collect();
+    let refunds = once(rows.iter().filter_map(Row::refund));
+    let found = if refunds.is_empty() {
+        Vec::new()
+    } else {
+        refunds::find_all(connection, &refunds).await?
+    };
+    let refunds: HashMap<Uuid, Refund> = found
+        .into_iter()
+        .map(|(refund, _)| (refund.id.as_uuid(), refund))
+        .collect();
     rows.into_iter()
         .map(|row| {
-            let subject = match row.charge().and_then(|id| charges.get(&id)) {
-                Some(charge) => Subject::Charge(Box::new(row.as_it_was(charge.clone())?)),
-                None => Subject::Other(row.snapshot),
+            let charge = row.charge().and_then(|id| charges.get(&id)).cloned();
+            let refund = row.refund().and_then(|id| refunds.get(&id)).cloned();
+            let subject = match (charge, refund) {
+                (Some(charge), _) => Subject::Charge(Box::new(row.charge_then(charge)?)),
+                (None, Some(refund)) => Subject::Refund(Box::new(row.refund_then(refund)?)),
+                (None, None) => Subject::Other(row.snapshot),
             };
             Ok(Event {
                 position: Position {
@@ -342,38 +356,94 @@ async fn with_subjects(
         .collect()
 }
 
+fn once(ids: impl Iterator<Item = Uuid>) -> Vec<Uuid> {
+    let mut ids: Vec<Uuid> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 impl Row {
     /// The charge that this is an event of.
     fn charge(&self) -> Option<Uuid> {
         self.charge_id.filter(|id| *id == self.object_id)
     }
 
+    /// The refund that this is an event of: what else belongs to a charge.
+    fn refund(&self) -> Option<Uuid> {
+        let of_charge = self.charge_id.is_some_and(|id| id != self.object_id);
+        of_charge.then_some(self.object_id)
+    }
+
+    fn kept(&self, name: &str) -> Option<Value> {
+        self.snapshot.get(name).cloned()
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.snapshot.get(name).and_then(Value::as_str)
+    }
+
     /// What never changes, with what the event kept of the rest.
-    fn as_it_was(&self, charge: Charge) -> Result<Charge, DbError> {
+    fn refund_then(&self, refund: Refund) -> Result<Refund, DbError> {
+        let charge = refund.charge();
+        let unreadable = || DbError::Unreadable {
+            charge,
+            column: "events.snapshot",
+        };
+        let stage = self.text("stage").ok_or_else(unreadable)?;
+        let then = refunds::state(charge, stage, self.kept("failure"))?;
+        let attempts = self
+            .kept("attempts")
+            .and_then(|attempts| attempts.as_i64()?.try_into().ok())
+            .ok_or_else(unreadable)?;
+        let object = refunds::object(charge, self.text("provider_refund_id"))?;
+        let ended = refund.finished_at.unwrap_or(self.at);
+        Ok(Refund {
+            finished_at: then.is_terminal().then_some(ended),
+            updated_at: self.at,
+            progress: RefundProgress {
+                version: self.version,
+                state: then,
+                attempts,
+                object,
+                ..refund.progress
+            },
+            ..refund
+        })
+    }
+
+    /// What never changes, with what the event kept of the rest.
+    fn charge_then(&self, charge: Charge) -> Result<Charge, DbError> {
         let unreadable = || DbError::Unreadable {
             charge: charge.id,
             column: "events.snapshot",
         };
-        let kept = |name: &str| self.snapshot.get(name).cloned();
-        let text = |name: &str| self.snapshot.get(name).and_then(Value::as_str);
         let (stage, moved) = (
-            text("stage").ok_or_else(unreadable)?,
-            text("money").ok_or_else(unreadable)?,
+            self.text("stage").ok_or_else(unreadable)?,
+            self.text("money").ok_or_else(unreadable)?,
         );
         let then = charges::state(
             charge.id,
             stage,
             moved,
-            kept("failure"),
-            kept("next_action"),
+            self.kept("failure"),
+            self.kept("next_action"),
         )?;
-        let attempts = kept("attempts")
+        // Left out for none.
+        let refunded = self
+            .kept("amount_refunded")
+            .as_ref()
+            .map_or(Some(0), Value::as_i64);
+        let attempts = self
+            .kept("attempts")
             .and_then(|attempts| attempts.as_i64()?.try_into().ok())
             .ok_or_else(unreadable)?;
         let account = charge.progress.object.map(|object| object.account);
-        let object = charges::object(charge.id, text("provider_charge_id"), account)?;
+        let object = charges::object(charge.id, self.text("provider_charge_id"), account)?;
+        let ended = charge.finished_at.unwrap_or(self.at);
         Ok(Charge {
-            finished_at: then.is_terminal().then_some(self.at),
+            amount_refunded: refunded.ok_or_else(unreadable)?,
+            finished_at: then.is_terminal().then_some(ended),
             updated_at: self.at,
             progress: Progress {
                 version: self.version,

@@ -35,6 +35,7 @@ pub async fn retry(
             SELECT id, charge_id, state, last_error
             FROM outbox
             WHERE charge_id = ANY($1)
+                AND kind = 'charge'
                 AND state IN ('parked', 'ready')
             -- One order of locks for all.
             ORDER BY id
@@ -83,6 +84,7 @@ pub async fn retry_parked(
             SELECT id, charge_id, state, last_error
             FROM outbox
             WHERE state = 'parked'
+                AND kind = 'charge'
                 AND id > $1
             ORDER BY id
             LIMIT $2
@@ -192,6 +194,7 @@ pub async fn give_back(
                 lease_token = NULL,
                 lease_until = NULL
             WHERE charge_id = $1
+                AND kind = 'charge'
                 AND state = 'leased'
                 AND lease_token = $2
             RETURNING id, charge_id

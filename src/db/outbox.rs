@@ -39,6 +39,7 @@ pub async fn find(connection: &mut PgConnection, charge: ChargeId) -> Result<Opt
             now() AS "now!"
         FROM outbox
         WHERE charge_id = $1
+            AND kind = 'charge'
         ORDER BY id
         LIMIT 1
         "#,

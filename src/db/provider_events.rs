@@ -8,18 +8,18 @@ use time::OffsetDateTime;
 
 use super::sweeps::Account;
 use super::{DbError, interval};
-use crate::domain::ids::{ChargeId, ProviderChargeId};
+use crate::domain::ids::{ChargeId, ProviderChargeId, RefundId};
 use crate::domain::provider_event::{ProviderEvent, Says};
 
 /// What was done about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The charge's job runs now, or again as soon as its holder gives it back.
+    /// The charge's or the refund's job runs now, or again as soon as its holder gives it back.
     Nudged,
-    /// A sweep of the provider's objects compares this one with the books: they do not have its charge, store another
-    /// object for it or say that it failed.
+    /// A sweep of the provider's objects compares this one with the books: they do not have its charge or its refund, store
+    /// another object for it or say that it failed.
     SweepAsked,
-    /// The charge is at an end that agrees, or all that is told is that an object was made, or that one of no charge's is over.
+    /// The charge or the refund is at an end that agrees, or all that is told is that an object was made, or that one of no charge's is over.
     NothingNew,
     /// Nothing of it has our stamp or is stored by us.
     NotOurs,
@@ -69,6 +69,7 @@ pub async fn take_in(
     let about = event.about.as_ref();
     let object = about.and_then(|about| about.object.as_ref());
     let charge = about.and_then(|about| about.charge);
+    let refund = about.and_then(|about| about.refund.as_ref());
     let row = sqlx::query_file!(
         "src/db/sql/take_in_event.sql",
         account.provider,
@@ -83,6 +84,10 @@ pub async fn take_in(
         event.created_at,
         about.map_or(event.created_at, |about| about.made_from),
         about.is_some_and(|about| about.says == Says::Over),
+        refund.map(|refund| refund.id.as_str()),
+        refund
+            .and_then(|refund| refund.stamp)
+            .map(RefundId::as_uuid),
     )
     .fetch_one(connection)
     .await?;

@@ -69,6 +69,7 @@ pub async fn nudge(connection: &mut PgConnection, charges: &[Uuid]) -> Result<u6
         SET run_at = CASE WHEN state = 'ready' THEN LEAST(run_at, now()) ELSE run_at END,
             nudged = true
         WHERE charge_id = ANY($1)
+            AND kind = 'charge'
             AND state <> 'parked'
         "#,
         charges,

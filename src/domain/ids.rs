@@ -70,6 +70,48 @@ impl FromStr for ChargeId {
     }
 }
 
+/// Shown as `rfd_` and 32 hex digits. The same text is the provider's idempotency key for the refund's first try and the
+/// stamp in the provider's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RefundId(Uuid);
+
+impl RefundId {
+    /// A version 5 UUID in the merchant's namespace over `refund:` and the client's key.
+    pub fn derive(merchant: MerchantId, key: &IdempotencyKey) -> Self {
+        const PREFIX: &[u8] = b"refund:";
+        let mut name = Vec::with_capacity(PREFIX.len() + key.as_str().len());
+        name.extend_from_slice(PREFIX);
+        name.extend_from_slice(key.as_str().as_bytes());
+        Self(Uuid::new_v5(&merchant.0, &name))
+    }
+
+    pub const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Display for RefundId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rfd_{}", self.0.simple())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a refund id is rfd_ and 32 lower-case hex digits")]
+pub struct InvalidRefundId;
+
+impl FromStr for RefundId {
+    type Err = InvalidRefundId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        uuid_behind("rfd_", text).map(Self).ok_or(InvalidRefundId)
+    }
+}
+
 /// The id in a text of `prefix` and 32 hex digits, in lower case: one id has one text.
 pub(super) fn uuid_behind(prefix: &str, text: &str) -> Option<Uuid> {
     let hex = text.strip_prefix(prefix)?;
@@ -99,6 +141,27 @@ impl ProviderChargeId {
 impl fmt::Display for ProviderChargeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// The id of the provider's refund, as the provider wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProviderRefundId(ProviderChargeId);
+
+impl ProviderRefundId {
+    /// By the rule of [`ProviderChargeId::parse`].
+    pub fn parse(text: &str) -> Option<Self> {
+        ProviderChargeId::parse(text).map(Self)
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for ProviderRefundId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -132,6 +195,19 @@ mod tests {
         assert_ne!(
             ChargeId::derive(merchant, &key),
             ChargeId::derive(other, &key)
+        );
+    }
+
+    #[test]
+    fn a_charge_and_a_refund_of_one_key_are_two() {
+        let merchant = MerchantId::from_uuid(Uuid::from_u128(7));
+        let key = IdempotencyKey::parse(b"order-42").unwrap();
+        let refund = RefundId::derive(merchant, &key);
+        assert_ne!(refund.as_uuid(), ChargeId::derive(merchant, &key).as_uuid());
+        assert_eq!(refund.to_string().parse(), Ok(refund));
+        assert_eq!(
+            "chg_000000000000000000000000000000ab".parse::<RefundId>(),
+            Err(InvalidRefundId)
         );
     }
 

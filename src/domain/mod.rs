@@ -11,6 +11,7 @@ pub mod ids;
 pub mod money;
 pub mod outcome;
 pub mod provider_event;
+pub mod refund;
 pub mod request;
 pub mod retry;
 pub mod signing;

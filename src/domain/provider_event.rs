@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::ids::{ChargeId, ProviderChargeId};
+use super::ids::{ChargeId, ProviderChargeId, ProviderRefundId, RefundId};
 
 /// One event, as far as it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,18 @@ pub struct About {
     pub object: Option<ProviderChargeId>,
     /// The charge that our stamp on it names.
     pub charge: Option<ChargeId>,
+    /// If it is about a refund of the object.
+    pub refund: Option<AboutRefund>,
     /// The object was made then or later.
     pub made_from: OffsetDateTime,
     pub says: Says,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AboutRefund {
+    pub id: ProviderRefundId,
+    /// The refund that our stamp on it names.
+    pub stamp: Option<RefundId>,
 }
 
 /// How much the event claims; it decides whether anybody looks, never what is found.
@@ -39,9 +48,9 @@ pub enum Says {
     Made,
     /// Something has happened to it.
     Changed,
-    /// Money has moved.
+    /// Money has moved; of a refund, back.
     Moved,
-    /// The object can move no money any more.
+    /// The object, or the refund, can move no money any more.
     Over,
 }
 

@@ -326,7 +326,7 @@ fn judge_texts(draft: &Draft, rules: &ProviderRules, violations: &mut Vec<Violat
     }
 }
 
-fn judge_metadata(metadata: &BTreeMap<String, String>, violations: &mut Vec<Violation>) {
+pub(super) fn judge_metadata(metadata: &BTreeMap<String, String>, violations: &mut Vec<Violation>) {
     if metadata.len() > METADATA_ENTRIES {
         violations.push(Violation::new(
             "#/metadata",

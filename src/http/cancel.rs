@@ -41,7 +41,7 @@ pub(super) async fn cancel(
         .await?
         .ok_or_else(charges::absent)?;
     // After the commit: whoever waits for the charge looks again.
-    state.parts().watches.changed([id]);
+    state.parts().waits.charges.changed([id]);
     match &charge.progress.state {
         ChargeState::Canceled => {
             charges::settled_response(&state, &head, StatusCode::OK, Box::new(charge)).await

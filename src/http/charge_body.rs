@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use time::{OffsetDateTime, UtcOffset};
 use utoipa::ToSchema;
 
-use crate::domain::charge::{Advice, Charge, State};
+use crate::domain::charge::{Advice, Charge, Failure, State};
 
 /// A charge. Branch on `status`, show `stage`, and ask `money` whether it moved.
 #[derive(Serialize, ToSchema)]
@@ -34,7 +34,7 @@ pub struct ChargeBody<'a> {
     /// In ISO 4217 minor units.
     #[schema(minimum = 1, maximum = 999_999_999_999_i64, example = 1999)]
     amount: i64,
-    /// How much of `amount` was refunded, in the same units.
+    /// How much of `amount` went back, in the same units: completed refunds, and those made outside payonce.
     #[schema(minimum = 0, maximum = 999_999_999_999_i64, example = 0)]
     amount_refunded: i64,
     /// ISO 4217 code in lower case.
@@ -243,12 +243,7 @@ impl<'a> From<&'a Charge> for ChargeBody<'a> {
         let (mut failure, mut next_action) = (None, None);
         match &progress.state {
             State::Failed(why) => {
-                failure = Some(FailureBody {
-                    code: &why.code,
-                    message: &why.message,
-                    provider_code: why.provider_code.as_deref(),
-                    advice: advice(why.advice),
-                });
+                failure = Some(FailureBody::from(why));
             }
             State::RequiresAction(action) => {
                 next_action = Some(NextActionBody {
@@ -271,7 +266,7 @@ impl<'a> From<&'a Charge> for ChargeBody<'a> {
             stage: progress.state.stage().as_str(),
             money: progress.state.money().as_str(),
             amount: request.amount,
-            amount_refunded: 0,
+            amount_refunded: charge.amount_refunded,
             currency: &request.currency,
             payment_method: &request.payment_method,
             customer: request.customer.as_deref(),
@@ -292,12 +287,27 @@ impl<'a> From<&'a Charge> for ChargeBody<'a> {
     }
 }
 
+impl<'a> From<&'a Failure> for FailureBody<'a> {
+    fn from(why: &'a Failure) -> Self {
+        Self {
+            code: &why.code,
+            message: &why.message,
+            provider_code: why.provider_code.as_deref(),
+            advice: advice(why.advice),
+        }
+    }
+}
+
 fn advice(advice: Advice) -> &'static str {
     match advice {
         Advice::TryAgainLater => "try_again_later",
         Advice::UseAnotherPaymentMethod => "use_another_payment_method",
         Advice::DoNotTryAgain => "do_not_try_again",
     }
+}
+
+pub(super) fn told<T>(id: T) -> Shown<T> {
+    Shown(id)
 }
 
 pub(super) fn shown(at: OffsetDateTime) -> Shown<Instant> {

@@ -107,7 +107,7 @@ pub(super) fn path_id(id: Result<Path<String>, PathRejection>) -> Result<ChargeI
 }
 
 /// Who asks, under which key, and whether the body is of the type that is taken.
-async fn admit(
+pub(super) async fn admit(
     state: &HttpState,
     headers: &HeaderMap,
 ) -> Result<(Principal, IdempotencyKey), ApiError> {
@@ -235,8 +235,8 @@ pub(super) async fn settled_response(
     let Some(seconds) = prefer::wait(&head.headers) else {
         return charge_response(status, &charge);
     };
-    let peer = head.extensions.get();
-    let (charge, applied) = prefer::settle(state, peer, charge, seconds).await;
+    let (peer, waits) = (head.extensions.get(), &state.parts().waits);
+    let (charge, applied) = prefer::settle(state, peer, &waits.charges, charge, seconds).await;
     let mut response = charge_response(status, &charge)?;
     if applied {
         prefer::set_applied(&mut response, seconds);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::charge_body::{ChargeBody, Instant, Shown, shown};
+use super::refund_body::RefundBody;
 use crate::db::events::{Event, Subject};
 use crate::domain::event::{EventId, TYPES};
 
@@ -20,7 +21,7 @@ pub struct EventBody<'a> {
     /// When it happened.
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:01.330021Z")]
     timestamp: Shown<Instant>,
-    /// What it happened to, as it was then: of `charge.…` the charge. Its `version` tells the newer of two.
+    /// What it happened to, as it was then: of `charge.…` the charge, of `refund.…` the refund. Its `version` tells the newer of two.
     #[schema(value_type = Object, additional_properties = true)]
     data: Data<'a>,
 }
@@ -37,6 +38,7 @@ pub struct Message<'a> {
 #[serde(untagged)]
 enum Data<'a> {
     Charge(Box<ChargeBody<'a>>),
+    Refund(Box<RefundBody<'a>>),
     Other(&'a Value),
 }
 
@@ -63,6 +65,7 @@ impl<'a> From<&'a Event> for Message<'a> {
             timestamp: shown(event.at),
             data: match &event.subject {
                 Subject::Charge(charge) => Data::Charge(Box::new(ChargeBody::from(&**charge))),
+                Subject::Refund(refund) => Data::Refund(Box::new(RefundBody::from(&**refund))),
                 Subject::Other(snapshot) => Data::Other(snapshot),
             },
         }

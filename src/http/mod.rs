@@ -29,6 +29,7 @@ pub mod openapi;
 pub mod openapi_3_0;
 mod openapi_parts;
 mod openapi_reads;
+mod openapi_refunds;
 mod openapi_webhooks;
 pub mod policy;
 pub mod prefer;
@@ -37,6 +38,9 @@ pub mod provider_events;
 mod query;
 mod rate_limit;
 mod read_body;
+pub mod refund_body;
+pub mod refund_list;
+mod refunds;
 mod request_id;
 mod server;
 pub mod timeline;
@@ -69,8 +73,9 @@ pub use server::{ServerLimits, ServerMeters, ServerSettings, serve};
 use crate::db::pool::Pool;
 use crate::domain::request::ProviderRules;
 use crate::intake::Intake;
+use crate::intake::refunds::RefundIntake;
 use crate::random::Random;
-use crate::watches::Watches;
+use crate::watches::Waits;
 use auth::Authenticator;
 use problem::ApiError;
 
@@ -78,6 +83,7 @@ use problem::ApiError;
 #[derive(Clone)]
 pub struct HttpParts {
     pub intake: Intake,
+    pub refunds: RefundIntake,
     /// For reads: charges and API keys.
     pub pool: Pool,
     pub rules: ProviderRules,
@@ -94,7 +100,7 @@ pub struct HttpParts {
     pub meters: HttpMeters,
     /// What the provider delivers; `None` where none of its secrets is configured.
     pub events: Option<EventParts>,
-    pub watches: Watches,
+    pub waits: Waits,
     /// Ends the waits that clients asked for, when the server closes.
     pub closing: CancellationToken,
 }
@@ -161,6 +167,9 @@ pub fn router(state: HttpState) -> Router {
         .route("/v1/charges/{id}", get(charges::show))
         .route("/v1/charges/{id}/cancel", post(cancel::cancel))
         .route("/v1/charges/{id}/timeline", get(timeline::show))
+        .route("/v1/charges/{id}/refunds", post(refunds::create))
+        .route("/v1/refunds", get(refund_list::list))
+        .route("/v1/refunds/{id}", get(refunds::show))
         .route("/v1/events", get(event_list::list))
         .route(
             "/v1/webhook_endpoints",

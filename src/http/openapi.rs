@@ -20,6 +20,7 @@ use super::openapi_parts::{
     prefer, request_id, request_id_header, retry_after, schema, text_header,
 };
 use super::openapi_reads as reads;
+use super::openapi_refunds as refunds;
 use super::openapi_webhooks as webhooks;
 use super::problem::Problem;
 
@@ -84,6 +85,7 @@ pub(super) fn build() -> OpenApi {
             "/v1/policy",
             PathItem::new(HttpMethod::Get, reads::get_policy()),
         );
+    let paths = refunds::paths(paths);
     let paths = webhooks::paths(paths);
     OpenApiBuilder::new()
         .info(info)
@@ -98,6 +100,7 @@ pub(super) fn build() -> OpenApi {
                 .name(CHARGES)
                 .description(Some("Payments: taken in once, then carried out."))
                 .build(),
+            refunds::tag(),
             TagBuilder::new()
                 .name(webhooks::EVENTS)
                 .description(Some(
@@ -121,6 +124,7 @@ fn components() -> Components {
     ChargeBody::schemas(&mut schemas);
     Problem::schemas(&mut schemas);
     reads::schemas(&mut schemas);
+    refunds::schemas(&mut schemas);
     webhooks::schemas(&mut schemas);
     let api_key = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)

@@ -74,6 +74,8 @@ mod tests {
             [
                 "/components/schemas/Charge/properties/metadata/propertyNames",
                 "/components/schemas/CreateCharge/properties/metadata/propertyNames",
+                "/components/schemas/CreateRefund/properties/metadata/propertyNames",
+                "/components/schemas/Refund/properties/metadata/propertyNames",
                 "/info/license/identifier",
                 "/info/license/url",
                 "/openapi",

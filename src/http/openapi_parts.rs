@@ -137,7 +137,7 @@ pub(super) fn idempotency_key() -> Parameter {
     header(
         "Idempotency-Key",
         Required::True,
-        "One key for each purchase, made and kept by the caller and sent with every retry: a new key is a new charge. \
+        "One key for each purchase or refund, made and kept by the caller and sent with every retry: a new key is a new charge. \
          Visible ASCII characters other than the quotation mark, the backslash and the comma. Never make one for each attempt.",
         text()
             .min_length(Some(1))
@@ -151,8 +151,8 @@ pub(super) fn prefer() -> Parameter {
     header(
         "Prefer",
         Required::False,
-        "`wait=N` (RFC 7240): hold the answer for up to N seconds, at most 30, until the charge is terminal or needs the \
-         customer. May stand among other preferences, which are ignored, as is a `wait` that is no whole number; of \
+        "`wait=N` (RFC 7240): hold the answer for up to N seconds, at most 30, until the charge or refund is terminal or \
+         needs the customer. May stand among other preferences, which are ignored, as is a `wait` that is no whole number; of \
          several the first counts. `Preference-Applied` says what was applied.",
         text().pattern(Some(ANY_HEADER)),
         "wait=10",

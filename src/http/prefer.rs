@@ -1,4 +1,4 @@
-//! `Prefer: wait=N`: holds an answer until the charge is terminal or needs the customer, or N seconds have passed.
+//! `Prefer: wait=N`: holds an answer until the charge or refund is terminal or needs the customer, or N seconds have passed.
 //!
 //! The wait itself is a [`Watch`](crate::watches::Watch). Only so many requests wait at once; one more is answered without
 //! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. So is a
@@ -12,8 +12,7 @@ use axum::response::Response;
 
 use super::HttpState;
 use super::wire::Peer;
-use crate::domain::charge::Charge;
-use crate::watches::is_on_its_way;
+use crate::watches::{Watched, Watches};
 
 /// The longest wait, in seconds; part of the contract.
 pub const MOST_SECONDS: u64 = 30;
@@ -36,21 +35,21 @@ pub fn wait(headers: &HeaderMap) -> Option<u64> {
     Some(seconds.min(MOST_SECONDS))
 }
 
-/// The charge after the wait, and whether the wait was applied.
-pub(super) async fn settle(
+/// The object after the wait, and whether the wait was applied.
+pub(super) async fn settle<T: Watched>(
     state: &HttpState,
     peer: Option<&Peer>,
-    charge: Box<Charge>,
+    watches: &Watches<T>,
+    object: Box<T>,
     seconds: u64,
-) -> (Box<Charge>, bool) {
-    if seconds == 0 || !is_on_its_way(&charge) {
-        return (charge, true);
+) -> (Box<T>, bool) {
+    if seconds == 0 || !object.is_on_its_way() {
+        return (object, true);
     }
-    let parts = state.parts();
-    let known = charge.clone();
-    let mut watch = match parts.watches.watch(charge) {
+    let known = object.clone();
+    let mut watch = match watches.watch(object) {
         Ok(watch) => watch,
-        Err(charge) => return (charge, false),
+        Err(object) => return (object, false),
     };
     let hung_up = async {
         match peer {
@@ -63,7 +62,7 @@ pub(super) async fn settle(
         settled = watch.settled() => (settled, true),
         () = hung_up => (watch.hung_up(), false),
         () = tokio::time::sleep(Duration::from_secs(seconds)) => (watch.give_up(), true),
-        () = parts.closing.cancelled() => (watch.give_up(), true),
+        () = state.parts().closing.cancelled() => (watch.give_up(), true),
     };
     (settled.unwrap_or(known), applied)
 }

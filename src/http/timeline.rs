@@ -30,7 +30,7 @@ pub struct TimelineEventBody<'a> {
     #[schema(value_type = String, format = DateTime, example = "2026-11-29T20:15:00.104233Z")]
     at: Shown<Instant>,
     /// What happened; where the charge got to a stage, that stage. New values may come.
-    #[schema(example = "succeeded", extensions(("x-extensible-enum" = json!(["accepted", "execute_started", "object_adopted", "pending", "processing", "requires_action", "requires_reconciliation", "succeeded", "failed", "canceled", "cancel_requested", "job_made", "discrepancy"]))))]
+    #[schema(example = "succeeded", extensions(("x-extensible-enum" = json!(["accepted", "execute_started", "object_adopted", "pending", "processing", "requires_action", "requires_reconciliation", "succeeded", "failed", "canceled", "cancel_requested", "job_made", "discrepancy", "refund_accepted", "refund_started", "refund_processing", "refund_requires_action", "refund_requires_reconciliation", "refund_completed", "refund_failed", "refund_corrected", "refund_retried", "refunded_externally", "external_refund_failed"]))))]
     kind: &'a str,
     /// The charge's version after it.
     #[schema(minimum = 1, example = 3)]
@@ -46,6 +46,19 @@ pub struct TimelineEventBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i32>, nullable = false, minimum = 0, example = 1)]
     attempt: Option<i64>,
+    /// The refund that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "rfd_03510a50e711533aba21e1dd9ddf20be")]
+    refund_id: Option<&'a str>,
+    /// How much of the charge it is about, in minor units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(
+        nullable = false,
+        minimum = 0,
+        maximum = 999_999_999_999_i64,
+        example = 500
+    )]
+    amount: Option<i64>,
     /// The provider's own id of the object that is charged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "pi_3QZ9")]
@@ -86,6 +99,8 @@ impl<'a> TimelineBody<'a> {
             actor: "merchant",
             reason: None,
             attempt: None,
+            refund_id: None,
+            amount: None,
             provider_charge_id: None,
             provider_request_id: None,
         });
@@ -106,6 +121,10 @@ impl<'a> From<&'a Event> for TimelineEventBody<'a> {
             actor: &event.actor,
             reason: event.reason.as_deref(),
             attempt: attempt.and_then(Value::as_i64),
+            refund_id: detail("refund_id").and_then(Value::as_str),
+            amount: detail("amount")
+                .filter(|_| event.kind.contains("refund"))
+                .and_then(Value::as_i64),
             provider_charge_id: detail("provider_charge_id").and_then(Value::as_str),
             provider_request_id: detail("provider_request_id").and_then(Value::as_str),
         }

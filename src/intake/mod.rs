@@ -5,6 +5,7 @@
 
 mod batcher;
 pub mod meters;
+pub mod refunds;
 
 use std::sync::Arc;
 
@@ -175,6 +176,7 @@ impl Entry {
             updated_at: created_at,
             finished_at: None,
             cancel_requested: false,
+            amount_refunded: 0,
         }
     }
 

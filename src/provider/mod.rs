@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use crate::domain::ids::{ChargeId, ProviderChargeId};
+use crate::domain::ids::{ChargeId, ProviderChargeId, ProviderRefundId, RefundId};
 use crate::domain::outcome::{Answer, Object};
+use crate::domain::refund::outcome::RefundObject;
+use crate::domain::refund::request::RefundInstruction;
 use crate::domain::request::Instruction;
 
 /// What payonce must know of a configured account.
@@ -31,8 +33,8 @@ pub struct Profile {
 
 /// An answer, and the provider's own id of the request for whoever asks them about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
-    pub answer: Answer,
+pub struct Reply<O = Object> {
+    pub answer: Answer<O>,
     pub request_id: Option<String>,
 }
 
@@ -43,6 +45,24 @@ pub struct Page {
     pub objects: Vec<(ChargeId, Object)>,
     /// After which object the next page begins; none on the last.
     pub next: Option<ProviderChargeId>,
+}
+
+/// Whose refunds are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefundsOf<'a> {
+    /// Of one charge's object.
+    Charge(&'a ProviderChargeId),
+    /// Of the whole account, made from then on.
+    AccountSince(OffsetDateTime),
+}
+
+/// One page of the provider's list of refunds, newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefundPage {
+    /// Those of objects like ours, whoever made them.
+    pub refunds: Vec<RefundObject>,
+    /// After which refund the next page begins; none on the last.
+    pub next: Option<ProviderRefundId>,
 }
 
 pub trait Provider: Send + Sync + 'static {
@@ -76,4 +96,25 @@ pub trait Provider: Send + Sync + 'static {
         since: OffsetDateTime,
         after: Option<&ProviderChargeId>,
     ) -> impl Future<Output = Result<Page, Box<Answer>>> + Send;
+
+    /// Makes a refund under `key`, stamped with the refund's id: moves money back. Each call with a key that the provider
+    /// does not remember makes another one.
+    fn refund(
+        &self,
+        refund: RefundId,
+        key: &str,
+        instruction: &RefundInstruction<'_>,
+    ) -> impl Future<Output = Reply<RefundObject>> + Send;
+
+    fn read_refund(
+        &self,
+        refund: &ProviderRefundId,
+    ) -> impl Future<Output = Reply<RefundObject>> + Send;
+
+    /// Lists refunds behind `after`. As with [`Provider::list`], only a walk to the last page has asked.
+    fn list_refunds(
+        &self,
+        of: RefundsOf<'_>,
+        after: Option<&ProviderRefundId>,
+    ) -> impl Future<Output = Result<RefundPage, Box<Answer<RefundObject>>>> + Send;
 }

@@ -6,6 +6,8 @@
 //! and twice: each repair is one guarded statement. If the process dies, the next page of the next walk finds the same.
 
 mod compare;
+mod refund_walk;
+mod refunds;
 pub mod sweep;
 mod walk;
 
@@ -35,6 +37,8 @@ pub struct ReconcilerLimits {
     pub batch: i64,
     /// How long a request row outlives its charge's last transition.
     pub retention: Duration,
+    /// When a refund whose re-read was asked for and came to nothing is read again.
+    pub recheck_again: Duration,
     /// How long an event of the provider's is remembered.
     pub event_retention: Duration,
 }
@@ -112,6 +116,7 @@ pub struct Reconciler {
     random: Random,
     meters: ReconcilerMeters,
     cursor: Uuid,
+    refund_cursor: Uuid,
 }
 
 /// What one page came to.
@@ -139,6 +144,7 @@ impl Reconciler {
             random,
             meters,
             cursor: Uuid::nil(),
+            refund_cursor: Uuid::nil(),
         }
     }
 
@@ -227,6 +233,14 @@ impl Reconciler {
             })
             .await?;
         self.cursor = next.unwrap_or_else(Uuid::nil);
+        let of_refunds = self.sweep_refunds().await?;
+        let swept = Swept {
+            jobs_made: swept.jobs_made + of_refunds.jobs_made,
+            requests_aligned: swept.requests_aligned + of_refunds.requests_aligned,
+            requests_purged: swept.requests_purged + of_refunds.requests_purged,
+            at_the_end: swept.at_the_end && of_refunds.at_the_end,
+            ..swept
+        };
         if swept.jobs_made > 0 || swept.requests_aligned > 0 {
             tracing::error!(
                 code = "books_repaired",
@@ -235,6 +249,19 @@ impl Reconciler {
                 "the books did not agree and were repaired: find out why"
             );
         }
+        Ok(swept)
+    }
+
+    async fn sweep_refunds(&mut self) -> Result<Swept, DbError> {
+        let (limits, rules, cursor) = (self.limits, self.rules, self.refund_cursor);
+        let (swept, next) = self
+            .session
+            .ask(5, async |connection| {
+                refunds::recheck(connection, limits, &rules).await?;
+                refunds::sweep(connection, limits, &rules, cursor).await
+            })
+            .await?;
+        self.refund_cursor = next.unwrap_or_else(Uuid::nil);
         Ok(swept)
     }
 }

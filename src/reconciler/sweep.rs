@@ -244,6 +244,7 @@ impl<P: Provider> Sweeper<P> {
     async fn walk(&mut self, walk: &mut Walk) -> Result<(), SweepError> {
         self.theirs(walk).await?;
         self.ours(walk).await?;
+        self.refunds(walk).await?;
         let (account, token) = (&self.account, walk.token);
         let ids = &walk.taken.ids;
         let objects = i64::try_from(walk.swept.objects).unwrap_or(i64::MAX);

@@ -11,7 +11,7 @@ use super::sweep::{SweepError, Sweeper, Walk};
 use crate::budget::Priority;
 use crate::db::{self, DbError};
 use crate::domain::ids::{ChargeId, ProviderChargeId};
-use crate::domain::outcome::{Answer, Object, ObjectStatus};
+use crate::domain::outcome::{Answer, Object, ObjectStatus, Worded};
 use crate::domain::sweep::{Difference, Finding};
 use crate::provider::{Page, Provider};
 
@@ -182,7 +182,7 @@ impl<P: Provider> Sweeper<P> {
             let (provider, id) = (Arc::clone(&provider), id.clone());
             // Any other answer is no reason to cancel again, but to look.
             async move {
-                Ok(match provider.cancel(&id).await.answer {
+                Ok::<_, Answer>(match provider.cancel(&id).await.answer {
                     Answer::Object { object, .. } => Some(object),
                     _ => None,
                 })
@@ -245,11 +245,15 @@ impl<P: Provider> Sweeper<P> {
     }
 
     /// Calls the provider until it answers as asked, a few times, at the sweep's own pace, and holds on to the sweep.
-    async fn persist<R, F: Future<Output = Result<R, Answer>> + Send>(
+    pub(super) async fn persist<R, O, F>(
         &mut self,
         walk: &Walk,
         call: impl Fn() -> F + Send,
-    ) -> Result<R, SweepError> {
+    ) -> Result<R, SweepError>
+    where
+        O: Worded,
+        F: Future<Output = Result<R, Answer<O>>> + Send,
+    {
         let mut pause = self.parts.limits.pause;
         let mut word = "";
         for _ in 0..TRIES {

@@ -18,6 +18,9 @@ pub(super) enum Operation {
     Cancel(String),
     Retrieve(String),
     List,
+    CreateRefund,
+    RetrieveRefund(String),
+    ListRefunds,
     Search,
     Events,
     Balance,
@@ -56,6 +59,11 @@ impl Operation {
                 Some("cancel"),
                 None,
             ] if post => Self::Cancel(id.to_owned()),
+            [Some("v1"), Some("refunds"), None, ..] if post => Self::CreateRefund,
+            [Some("v1"), Some("refunds"), None, ..] if get => Self::ListRefunds,
+            [Some("v1"), Some("refunds"), Some(id), None, _] if get => {
+                Self::RetrieveRefund(id.to_owned())
+            }
             [Some("v1"), Some("events"), None, ..] if get => Self::Events,
             [Some("v1"), Some("balance"), None, ..] if get => Self::Balance,
             [Some("v1"), Some("account"), None, ..] if get => Self::Account,
@@ -69,6 +77,8 @@ impl Operation {
             Self::Create => Phase::Prepare,
             Self::Confirm(_) => Phase::Execute,
             Self::Cancel(_) => Phase::Cancel,
+            Self::CreateRefund => Phase::Refund,
+            Self::RetrieveRefund(_) | Self::ListRefunds => Phase::ReadRefunds,
             Self::Retrieve(_)
             | Self::List
             | Self::Search

@@ -14,6 +14,7 @@ use super::form::Form;
 use super::holds::{self, Wanted};
 use super::intents;
 use super::model::{Status, View, as_map};
+use super::refunds;
 use super::reply::Reply;
 use super::scripted::Scripted;
 use super::state::State;
@@ -23,6 +24,8 @@ const ABOUT: &str = "\
 This is payonce's simulator: it speaks the part of Stripe's API that payonce uses. No money moves here.
 
   POST /v1/payment_intents, …/{id}/confirm, …/{id}/cancel    GET /v1/payment_intents, …/{id}, …/search, /v1/events, /v1/balance, /v1/account
+  POST /v1/refunds    GET /v1/refunds, /v1/refunds/{id}
+  GET  /_sim/refunds     every refund
   GET  /_sim/charges     every charge that moved money          GET /_sim/objects    every object
   PUT  /_sim/settings    {seed, latency_ms, search_lag_ms, key_window_s, slow_ms, land_late_ms, rates}
   GET  /_sim/faults      how often each fault was met
@@ -103,6 +106,7 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: &[u8]) -> Optio
     Some(match (method, control) {
         ("GET", "/charges") => json(&charges(&state)),
         ("GET", "/objects") => json(&objects(&state)),
+        ("GET", "/refunds") => json(&refunds(&state)),
         ("GET", "/requests") => json(&state.requests.to_json()),
         ("GET", "/faults") => json(&state.met),
         ("GET", "/settings") => json(&state.settings),
@@ -203,6 +207,24 @@ fn objects(state: &State) -> Vec<Object<'_>> {
     .collect()
 }
 
+#[derive(Serialize)]
+struct Refunded<'a> {
+    #[serde(flatten)]
+    view: refunds::View<'a>,
+    account: &'a str,
+    account_id: &'a str,
+}
+
+fn refunds(state: &State) -> Vec<Refunded<'_>> {
+    let all = state.all_refunds().into_iter();
+    all.map(|(owner, refund)| Refunded {
+        view: refund.view(),
+        account: &owner.hint,
+        account_id: &owner.id,
+    })
+    .collect()
+}
+
 fn set(state: &mut State, settings: Settings) -> Reply {
     match Dice::new(&settings) {
         Ok(dice) => {
@@ -286,13 +308,23 @@ fn authenticate(shared: &Shared, state: &mut State, control: &str, query: &Form)
 
 fn settle(shared: &Shared, state: &mut State, control: &str, query: &Form) -> Reply {
     let id = control.trim_start_matches("/settle/");
-    let Some((owner, current)) = state.find(id) else {
-        return refused(404, "no such object");
-    };
     let success = match query.get("result") {
         Some("succeeded") => true,
         Some("failed") => false,
         _ => return refused(400, "result must be succeeded or failed"),
+    };
+    if let Some((owner, refund)) = state.find_refund(id) {
+        let Some(refund) = refund.settled(success) else {
+            return refused(409, "it has ended");
+        };
+        let now_ms = shared.now_ms(state);
+        return match state.commit_refund(&owner, Some(refund.clone()), None, now_ms) {
+            Ok(()) => json(&refund.view()),
+            Err(error) => refused(500, &error.to_string()),
+        };
+    }
+    let Some((owner, current)) = state.find(id) else {
+        return refused(404, "no such object");
     };
     let Some(change) = intents::settled(&current, success) else {
         return refused(409, "it is not processing");

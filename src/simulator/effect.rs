@@ -8,7 +8,7 @@ use super::faults::{Fault, Phase};
 use super::intents::{self, Context, Proposal};
 use super::model::Answer;
 use super::state::{State, UnderKey};
-use super::{listing, refusals, search};
+use super::{listing, refunds, refusals, search};
 
 /// What came of it, to be put into words once the lock is released.
 pub(super) enum Landed {
@@ -34,7 +34,8 @@ impl Run {
         }
         let now_ms = self.shared.now_ms(&mut state);
         match self.call.phase {
-            Phase::Read => self.read(&state, now_ms),
+            Phase::Read | Phase::ReadRefunds => self.read(&state, now_ms),
+            Phase::Refund => self.refund(&mut state, ticket, busy, now_ms),
             Phase::Prepare | Phase::Execute | Phase::Cancel => {
                 self.write(&mut state, ticket, busy, now_ms)
             }
@@ -58,6 +59,13 @@ impl Run {
                 });
             }
             Operation::List => listing::list(account, form),
+            Operation::RetrieveRefund(id) => {
+                return Landed::Answer(match account.and_then(|account| account.refund(id)) {
+                    Some(refund) => Answer::refund(refund.clone()),
+                    None => Answer::error(404, intents::missing("refund", id, "id")),
+                });
+            }
+            Operation::ListRefunds => refunds::list(account, form),
             Operation::Search => {
                 search::search(account, form, now_ms, state.settings.search_lag_ms)
             }
@@ -103,6 +111,48 @@ impl Run {
         }
         match written {
             Ok(()) => Landed::Answer(answer),
+            Err(error) => Landed::Unwritten(error),
+        }
+    }
+
+    fn refund(&self, state: &mut State, ticket: Option<u64>, busy: bool, now_ms: i64) -> Landed {
+        let mut made = match self.fault {
+            Some(Fault::Error500BeforeCharge) => refunds::Made {
+                answer: refusals::internal(),
+                refund: None,
+                executed: true,
+            },
+            Some(Fault::DeclineThenDrop) => refunds::Made::failed(refunds::without_funds()),
+            _ => {
+                // Twenty-four random characters behind `re_`, as Stripe's ids have.
+                let id = state.fresh_id("re_3", 23);
+                let now = now_ms.div_euclid(1000);
+                refunds::create(state.account_mut(&self.owner), &self.call.form, id, now)
+            }
+        };
+        if made.executed && self.fault == Some(Fault::Error500AfterCharge) {
+            made.answer = refusals::internal();
+        }
+        let claimed = self.call.key.as_deref().zip(ticket);
+        let mut written = Ok(());
+        if made.executed {
+            let under = claimed.map(|(key, ticket)| UnderKey {
+                key,
+                ticket,
+                fingerprint: self.call.fingerprint,
+                answer: made.answer.clone(),
+                busy,
+            });
+            written = state.commit_refund(&self.owner, made.refund, under, now_ms);
+            if written.is_ok() && self.fault == Some(Fault::ForgetKeys) {
+                written = state.forget_keys(&self.owner);
+            }
+        }
+        if let (Some((key, ticket)), true) = (claimed, !made.executed || written.is_err()) {
+            state.account_mut(&self.owner).keys.release(key, ticket);
+        }
+        match written {
+            Ok(()) => Landed::Answer(made.answer),
             Err(error) => Landed::Unwritten(error),
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The step a request belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
     /// Makes an object that moves no money.
     Prepare,
@@ -16,6 +16,10 @@ pub(super) enum Phase {
     Execute,
     Read,
     Cancel,
+    /// Moves money back.
+    Refund,
+    /// Reads one refund or lists them.
+    ReadRefunds,
 }
 
 impl Phase {
@@ -25,6 +29,8 @@ impl Phase {
             Self::Execute => "execute",
             Self::Read => "read",
             Self::Cancel => "cancel",
+            Self::Refund => "refund",
+            Self::ReadRefunds => "read_refunds",
         }
     }
 }
@@ -124,12 +130,12 @@ impl Default for Settings {
 pub(super) struct Dice {
     rng: StdRng,
     /// For each phase the faults with their cumulated rates.
-    faults: [Vec<(f64, Fault)>; 4],
+    faults: [Vec<(f64, Fault)>; 6],
 }
 
 impl Dice {
     pub(super) fn new(settings: &Settings) -> Result<Self, String> {
-        let mut faults: [Vec<(f64, Fault)>; 4] = Default::default();
+        let mut faults: [Vec<(f64, Fault)>; 6] = Default::default();
         for (name, &rate) in &settings.rates {
             if !(0.0..=1.0).contains(&rate) {
                 return Err(format!("rates.{name} is not between 0 and 1"));
@@ -140,6 +146,8 @@ impl Dice {
                 Some(("execute", fault)) => (&[Phase::Execute][..], fault),
                 Some(("read", fault)) => (&[Phase::Read][..], fault),
                 Some(("cancel", fault)) => (&[Phase::Cancel][..], fault),
+                Some(("refund", fault)) => (&[Phase::Refund][..], fault),
+                Some(("read_refunds", fault)) => (&[Phase::ReadRefunds][..], fault),
                 Some(_) => (&[][..], ""),
             };
             let fault =

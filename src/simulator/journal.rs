@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Kept;
 use super::model::{Answer, ApiError, Fixed, Moving, Snapshot};
+use super::refunds::Refund;
 use super::state::{Account, EventKind, Owner, State};
 
 const FILE: &str = "simulator.jsonl";
@@ -42,6 +43,8 @@ pub(super) struct Record<'a> {
     pub(super) owner: Option<Owner>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) intent: Option<IntentRecord<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refund: Option<Cow<'a, Refund>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) events: Vec<EventRecord<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +114,8 @@ pub(super) struct KeyRecord<'a> {
     fingerprint: [u8; 16],
     status: u16,
     intent: Option<(Cow<'a, str>, Cow<'a, Moving>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refund: Option<Cow<'a, Refund>>,
     error: Option<Cow<'a, ApiError>>,
 }
 
@@ -128,6 +133,7 @@ impl<'a> KeyRecord<'a> {
                     Cow::Borrowed(&*intent.now),
                 )
             }),
+            refund: answer.refund.as_ref().map(Cow::Borrowed),
             error: answer.error.as_ref().map(Cow::Borrowed),
         }
     }
@@ -150,6 +156,7 @@ impl<'a> KeyRecord<'a> {
             Answer {
                 status: self.status,
                 intent,
+                refund: self.refund.clone().map(Cow::into_owned),
                 error,
             },
         ))
@@ -233,6 +240,11 @@ fn write_all(state: &State, out: &mut impl Write) -> io::Result<()> {
                 ..of_owner()
             })?;
         }
+        let refunds = account.refunds.iter().map(|refund| Record {
+            refund: Some(Cow::Borrowed(refund)),
+            ..of_owner()
+        });
+        refunds.into_iter().try_for_each(|record| line(&record))?;
         for event in &account.events {
             let Some(intent) = account.intents.get(event.intent) else {
                 continue;

@@ -123,10 +123,10 @@ pub(super) fn limit(form: &Form) -> Result<usize, ApiError> {
 }
 
 /// Items with their places, newest first, and whether there are more.
-type Page<'a, T> = (Vec<(usize, &'a T)>, bool);
+pub(super) type Page<'a, T> = (Vec<(usize, &'a T)>, bool);
 
 /// A page of `items`, which are oldest first and sorted by `created`.
-fn page<'a, T>(
+pub(super) fn page<'a, T>(
     items: &'a [T],
     form: &Form,
     created: impl Fn(&T) -> i64,

@@ -20,6 +20,7 @@ mod keys;
 mod listing;
 mod model;
 mod params;
+mod refunds;
 mod refusals;
 mod reply;
 mod requests;

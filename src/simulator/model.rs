@@ -9,6 +9,8 @@ use std::sync::Arc;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::refunds::Refund;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
@@ -304,14 +306,25 @@ struct Method<'a> {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) intent: Option<Snapshot>,
+    pub(super) refund: Option<Refund>,
     pub(super) error: Option<ApiError>,
 }
 
 impl Answer {
+    pub(super) fn refund(refund: Refund) -> Self {
+        Self {
+            status: 200,
+            intent: None,
+            refund: Some(refund),
+            error: None,
+        }
+    }
+
     pub(super) fn object(intent: Snapshot) -> Self {
         Self {
             status: 200,
             intent: Some(intent),
+            refund: None,
             error: None,
         }
     }
@@ -320,6 +333,7 @@ impl Answer {
         Self {
             status,
             intent: None,
+            refund: None,
             error: Some(error),
         }
     }
@@ -344,7 +358,14 @@ impl Answer {
                 view.status = status.unwrap_or(view.status);
                 serde_json::to_vec(&view)
             }
-            (None, None) => Ok(b"{}".to_vec()),
+            (None, None) => match &self.refund {
+                Some(refund) => {
+                    let mut view = refund.view();
+                    view.status = status.unwrap_or(view.status);
+                    serde_json::to_vec(&view)
+                }
+                None => Ok(b"{}".to_vec()),
+            },
         };
         body.unwrap_or_default()
     }

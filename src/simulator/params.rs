@@ -160,7 +160,7 @@ fn confirmation(form: &Form) -> Checked<Confirm<'_>> {
     })
 }
 
-fn metadata(form: &Form) -> Checked<Vec<(Box<str>, Box<str>)>> {
+pub(super) fn metadata(form: &Form) -> Checked<Vec<(Box<str>, Box<str>)>> {
     let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
     for (key, value) in form
         .nested("metadata")
@@ -233,7 +233,7 @@ fn flag(form: &Form, name: &'static str) -> Checked<bool> {
     }
 }
 
-fn choice(form: &Form, name: &'static str, choices: &[&str]) -> Checked<()> {
+pub(super) fn choice(form: &Form, name: &'static str, choices: &[&str]) -> Checked<()> {
     match form.filled(name) {
         Some(given) if !choices.contains(&given) => Err(ApiError::invalid(format!(
             "Invalid {name}: must be one of {}",

@@ -2,6 +2,7 @@
 //!
 //! A change is written to the journal before it is applied, and both happen before anyone is answered.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use super::intents::Change;
 use super::journal::{EventRecord, IntentRecord, Journal, KeyRecord, Record};
 use super::keys::Keys;
 use super::model::{Answer, Fixed, Moving, Snapshot};
+use super::refunds::Refund;
 use super::requests::Requests;
 use super::scripted::Scripted;
 use super::webhooks::Outgoing;
@@ -81,6 +83,8 @@ pub(super) struct Account {
     /// Oldest first; `created` never decreases.
     pub(super) intents: Vec<Intent>,
     by_id: HashMap<Box<str>, usize>,
+    /// Oldest first.
+    pub(super) refunds: Vec<Refund>,
     pub(super) events: Vec<Event>,
     pub(super) keys: Keys,
     /// What the fault of its payment method has already met, once.
@@ -93,6 +97,7 @@ impl Account {
             owner,
             intents: Vec::new(),
             by_id: HashMap::new(),
+            refunds: Vec::new(),
             events: Vec::new(),
             keys: Keys::default(),
             spent: HashSet::new(),
@@ -107,6 +112,17 @@ impl Account {
         self.index(id)
             .and_then(|index| self.intents.get(index))
             .map(|intent| &intent.snapshot)
+    }
+
+    pub(super) fn refund(&self, id: &str) -> Option<&Refund> {
+        self.refunds.iter().find(|refund| *refund.id == *id)
+    }
+
+    fn put_refund(&mut self, refund: Refund) {
+        match self.refunds.iter_mut().find(|known| known.id == refund.id) {
+            Some(known) => *known = refund,
+            None => self.refunds.push(refund),
+        }
     }
 
     fn put(
@@ -295,6 +311,61 @@ impl State {
         Ok(self.account_mut(owner).spent.insert(what.into()))
     }
 
+    /// Makes or changes a refund, and keeps what is answered under its key, in one step.
+    pub(super) fn commit_refund(
+        &mut self,
+        owner: &Owner,
+        refund: Option<Refund>,
+        under: Option<UnderKey<'_>>,
+        now_ms: i64,
+    ) -> io::Result<()> {
+        let at = now_ms.div_euclid(1000);
+        self.append(&Record {
+            owner: Some(owner.clone()),
+            refund: refund.as_ref().map(Cow::Borrowed),
+            key: under
+                .as_ref()
+                .map(|under| KeyRecord::new(under.key, at, under.fingerprint, &under.answer)),
+            ..Record::default()
+        })?;
+        let account = account_of(&mut self.accounts, owner);
+        if let Some(refund) = refund {
+            let is_new = account.refund(&refund.id).is_none();
+            let of = account.snapshot(&refund.payment_intent);
+            let live = of.is_some_and(|intent| intent.fixed.livemode);
+            self.outgoing.tell_refund(&refund, live, is_new, at);
+            account.put_refund(refund);
+        }
+        if let Some(under) = under {
+            account
+                .keys
+                .keep(under.key, under.ticket, under.answer, under.busy);
+        }
+        Ok(())
+    }
+
+    /// Every refund with its account.
+    pub(super) fn all_refunds(&self) -> Vec<(&Owner, &Refund)> {
+        let mut all: Vec<_> = self
+            .accounts
+            .values()
+            .flat_map(|account| {
+                account
+                    .refunds
+                    .iter()
+                    .map(|refund| (&account.owner, refund))
+            })
+            .collect();
+        all.sort_by_key(|(_, refund)| refund.created);
+        all
+    }
+
+    pub(super) fn find_refund(&self, id: &str) -> Option<(Owner, Refund)> {
+        self.accounts
+            .values()
+            .find_map(|account| Some((account.owner.clone(), account.refund(id)?.clone())))
+    }
+
     pub(super) fn forget_keys(&mut self, owner: &Owner) -> io::Result<()> {
         self.append(&Record {
             owner: Some(owner.clone()),
@@ -384,6 +455,9 @@ impl State {
                 intent.created_ms,
                 intent.changed_ms,
             );
+        }
+        if let Some(refund) = record.refund {
+            account.put_refund(refund.into_owned());
         }
         for event in record.events {
             let intent = account.index(&event.intent)?;

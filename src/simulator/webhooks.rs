@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::Shared;
 use super::listing::EventView;
 use super::model::{Snapshot, Status};
+use super::refunds::Refund;
 use super::state::{Event, EventKind};
 
 /// Beyond it the oldest are lost, as a provider's may be.
@@ -109,8 +110,57 @@ impl Outgoing {
         let view = EventView::new(place, event, then);
         let of_intent = (view.id.clone(), serde_json::to_string(&view));
         let of_charge = charge_event(place, event, then).map(|(id, body)| (id, Ok(body)));
-        for (id, body) in of_charge.into_iter().chain([of_intent]) {
-            let Ok(body) = body else { continue };
+        let told = of_charge.into_iter().chain([of_intent]);
+        self.put(
+            &endpoint,
+            told.filter_map(|(id, body)| Some((id, body.ok()?))),
+        );
+    }
+
+    /// A refund is made, or has changed.
+    pub(super) fn tell_refund(&mut self, refund: &Refund, live: bool, is_new: bool, at: i64) {
+        let Some(endpoint) = self.endpoint.clone() else {
+            return;
+        };
+        let tail = refund.id.trim_start_matches("re_");
+        let view = refund.view();
+        let (kind, of) = match (is_new, view.status) {
+            (true, _) => ("refund.created", "new"),
+            (false, "failed") => ("refund.failed", "failed"),
+            (false, other) => ("refund.updated", other),
+        };
+        let event = |id: String, kind: &str, object: serde_json::Value| {
+            let body = json!({
+                "id": id,
+                "object": "event",
+                "type": kind,
+                "created": at,
+                "livemode": live,
+                "data": {"object": object},
+            });
+            (id, body.to_string())
+        };
+        let of_refund = event(format!("evt_{tail}{of}"), kind, json!(view));
+        // Stripe tells it of the charge, too.
+        let of_charge = is_new.then(|| {
+            let charge = json!({
+                "id": view.charge(),
+                "object": "charge",
+                "created": at,
+                "payment_intent": refund.payment_intent,
+                "refunded": true,
+            });
+            event(format!("evt_{tail}charge"), "charge.refunded", charge)
+        });
+        self.put(&endpoint, of_charge.into_iter().chain([of_refund]));
+    }
+
+    fn put(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        events: impl IntoIterator<Item = (String, String)>,
+    ) {
+        for (id, body) in events {
             if self.dice.random_bool(endpoint.lost) {
                 continue;
             }
@@ -121,7 +171,7 @@ impl Outgoing {
                     id: id.clone(),
                     body: body.clone(),
                     late,
-                    endpoint: Arc::clone(&endpoint),
+                    endpoint: Arc::clone(endpoint),
                 });
             }
         }

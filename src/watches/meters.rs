@@ -18,15 +18,15 @@ impl WatchMeters {
         let ended = |ended| {
             meters.counter(
                 "payonce_waits_total",
-                "Waits that clients asked for, by how they ended: the charge settled, the time was over, the client hung up, or too \
-                 many waited already and it was refused.",
+                "Waits that clients asked for, by how they ended: the charge or the refund settled, the time was over, the client \
+                 hung up, or too many waited already and it was refused.",
                 &[("ended", ended)],
             )
         };
         Self {
             waiting: meters.gauge(
                 "payonce_waiting_requests",
-                "Requests that wait for their charge.",
+                "Requests that wait for their charge or their refund.",
                 &[],
             ),
             settled: ended("settled"),

@@ -1,13 +1,14 @@
-//! Requests that wait for their charge: until it is terminal or needs the customer.
+//! Requests that wait for their charge or their refund: until it is terminal or needs the customer.
 //!
-//! Whoever changes a charge in this process says so with [`Watches::changed`], after its commit; what other processes
-//! change is found by looking again and again. One task, the [`Watcher`], looks for all who wait, many a statement, on a
+//! Whoever changes one in this process says so with [`Watches::changed`], after its commit; what other processes change is
+//! found by looking again and again. One task for each kind, the [`Watcher`], looks for all who wait, many a statement, on a
 //! connection of its own: a request that waits holds none. No wake-up is lost: a watch is looked at after it was made, so
 //! what was committed before is seen, and what is committed later finds it. If the process dies, its clients ask again.
 
 mod meters;
 #[cfg(test)]
 mod tests;
+mod watched;
 mod watcher;
 
 use std::collections::HashMap;
@@ -15,82 +16,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 pub use self::meters::WatchMeters;
+pub use self::watched::Watched;
 pub use self::watcher::Watcher;
-use crate::domain::charge::{Charge, State};
-use crate::domain::ids::ChargeId;
+use crate::domain::charge::Charge;
+use crate::domain::refund::Refund;
 use crate::meters::Meters;
 
-/// Looks at one charge start close together, because most are done in some milliseconds, and drift apart.
+/// Looks at one object start close together, because most are done in some milliseconds, and drift apart.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// The most charges one statement looks at; the others are looked at by the next.
+/// The most objects one statement looks at; the others are looked at by the next.
 const MOST_AT_ONCE: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WatchLimits {
-    /// How many requests may wait at once.
+    /// How many requests may wait at once, whatever for.
     pub watches: usize,
-    /// The longest pause between two looks at one charge.
+    /// The longest pause between two looks at one object.
     pub poll: Duration,
 }
 
-/// All who wait in this process. Cheap to clone; clones are the same.
-#[derive(Clone)]
-pub struct Watches(Arc<Shared>);
-
-struct Shared {
-    limits: WatchLimits,
-    meters: WatchMeters,
-    /// How many wait: who changes charges looks here first, and mostly nobody does.
-    count: AtomicUsize,
-    waiting: Mutex<Waiting>,
-    /// Rung when somebody may be due.
-    due: Notify,
+/// All who wait in this process, by what they wait for.
+#[derive(Clone, Debug)]
+pub struct Waits {
+    pub charges: Watches<Charge>,
+    pub refunds: Watches<Refund>,
 }
 
-#[derive(Default)]
-struct Waiting {
-    next: u64,
-    by_number: HashMap<u64, Entry>,
-    by_charge: HashMap<ChargeId, Vec<u64>>,
-}
-
-struct Entry {
-    /// As it was last seen.
-    charge: Box<Charge>,
-    look_at: Instant,
-    pause: Duration,
-    settled: oneshot::Sender<Box<Charge>>,
-}
-
-/// One request's wait. Who drops it does not wait any more.
-pub struct Watch {
-    watches: Watches,
-    number: u64,
-    settled: oneshot::Receiver<Box<Charge>>,
-}
-
-/// What there is to look at.
-#[derive(Debug, PartialEq, Eq)]
-enum Due {
-    /// Each charge, and the version of it that was last seen.
-    Now(Vec<(ChargeId, i32)>),
-    At(Instant),
-    Nothing,
-}
-
-impl Watches {
-    pub fn new(limits: WatchLimits, meters: WatchMeters) -> Self {
-        Self(Arc::new(Shared {
-            limits,
-            meters,
-            count: AtomicUsize::new(0),
-            waiting: Mutex::default(),
-            due: Notify::new(),
-        }))
+impl Waits {
+    pub fn new(limits: WatchLimits, meters: &WatchMeters) -> Self {
+        let places = Arc::new(Semaphore::new(limits.watches));
+        Self {
+            charges: Watches::new(limits.poll, &places, meters.clone()),
+            refunds: Watches::new(limits.poll, &places, meters.clone()),
+        }
     }
 
     /// Where nobody ever waits.
@@ -99,29 +61,98 @@ impl Watches {
             watches: 0,
             poll: Duration::MAX,
         };
-        Self::new(limits, WatchMeters::new(&Meters::none()))
+        Self::new(limits, &WatchMeters::new(&Meters::none()))
+    }
+}
+
+/// All who wait in this process for one kind of object. Cheap to clone; clones are the same.
+pub struct Watches<T: Watched>(Arc<Shared<T>>);
+
+struct Shared<T: Watched> {
+    poll: Duration,
+    places: Arc<Semaphore>,
+    meters: WatchMeters,
+    /// How many wait: who changes objects looks here first, and mostly nobody does.
+    count: AtomicUsize,
+    waiting: Mutex<Waiting<T>>,
+    /// Rung when somebody may be due.
+    due: Notify,
+}
+
+struct Waiting<T: Watched> {
+    next: u64,
+    by_number: HashMap<u64, Entry<T>>,
+    by_id: HashMap<T::Id, Vec<u64>>,
+}
+
+struct Entry<T> {
+    /// As it was last seen.
+    object: Box<T>,
+    look_at: Instant,
+    pause: Duration,
+    settled: oneshot::Sender<Box<T>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// One request's wait. Who drops it does not wait any more.
+pub struct Watch<T: Watched> {
+    watches: Watches<T>,
+    number: u64,
+    settled: oneshot::Receiver<Box<T>>,
+}
+
+/// What there is to look at.
+#[derive(Debug, PartialEq, Eq)]
+enum Due<I> {
+    /// Each object, and the version of it that was last seen.
+    Now(Vec<(I, i32)>),
+    At(Instant),
+    Nothing,
+}
+
+impl<T: Watched> Clone for Watches<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Watched> Watches<T> {
+    fn new(poll: Duration, places: &Arc<Semaphore>, meters: WatchMeters) -> Self {
+        Self(Arc::new(Shared {
+            poll,
+            places: Arc::clone(places),
+            meters,
+            count: AtomicUsize::new(0),
+            waiting: Mutex::new(Waiting {
+                next: 0,
+                by_number: HashMap::new(),
+                by_id: HashMap::new(),
+            }),
+            due: Notify::new(),
+        }))
     }
 
-    /// Waits for the charge; gives it back if too many wait already.
-    pub fn watch(&self, charge: Box<Charge>) -> Result<Watch, Box<Charge>> {
+    /// Waits for the object; gives it back if too many wait already.
+    pub fn watch(&self, object: Box<T>) -> Result<Watch<T>, Box<T>> {
         let shared = &*self.0;
-        let mut waiting = shared.lock();
-        if waiting.by_number.len() >= shared.limits.watches {
+        let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else {
             shared.meters.refused.increment(1);
-            return Err(charge);
-        }
+            return Err(object);
+        };
+        let mut waiting = shared.lock();
         // Before the first look at it, or a change in between would find nobody to tell.
         shared.count.fetch_add(1, Ordering::SeqCst);
         shared.meters.waiting.increment(1.0);
         let number = waiting.next;
         waiting.next += 1;
-        waiting.by_charge.entry(charge.id).or_default().push(number);
+        waiting.by_id.entry(object.id()).or_default().push(number);
         let (sender, settled) = oneshot::channel();
         let entry = Entry {
-            charge,
+            object,
             look_at: Instant::now(),
-            pause: FIRST_PAUSE.min(shared.limits.poll),
+            pause: FIRST_PAUSE.min(shared.poll),
             settled: sender,
+            _place: place,
         };
         waiting.by_number.insert(number, entry);
         drop(waiting);
@@ -133,22 +164,20 @@ impl Watches {
         })
     }
 
-    /// Says that charges have changed. To be called after the commit.
-    pub fn changed(&self, charges: impl IntoIterator<Item = ChargeId>) {
+    /// Says that these have changed. To be called after the commit.
+    pub fn changed(&self, ids: impl IntoIterator<Item = T::Id>) {
         let shared = &*self.0;
         if shared.count.load(Ordering::SeqCst) == 0 {
             return;
         }
         let mut waiting = shared.lock();
         let Waiting {
-            by_number,
-            by_charge,
-            ..
+            by_number, by_id, ..
         } = &mut *waiting;
         let now = Instant::now();
         let mut is_any = false;
-        for charge in charges {
-            for number in by_charge.get(&charge).into_iter().flatten() {
+        for id in ids {
+            for number in by_id.get(&id).into_iter().flatten() {
                 if let Some(entry) = by_number.get_mut(number) {
                     entry.look_at = now;
                     is_any = true;
@@ -162,19 +191,19 @@ impl Watches {
     }
 
     /// What is due now, each put off by its pause; a change from now on makes it due again.
-    fn take_due(&self, now: Instant) -> Due {
-        let poll = self.0.limits.poll;
+    fn take_due(&self, now: Instant) -> Due<T::Id> {
+        let poll = self.0.poll;
         let mut waiting = self.0.lock();
-        let mut due: HashMap<ChargeId, i32> = HashMap::new();
+        let mut due: HashMap<T::Id, i32> = HashMap::new();
         let mut next: Option<Instant> = None;
         for entry in waiting.by_number.values_mut() {
             if entry.look_at > now {
                 next = Some(next.map_or(entry.look_at, |at| at.min(entry.look_at)));
-            } else if due.len() < MOST_AT_ONCE || due.contains_key(&entry.charge.id) {
+            } else if due.len() < MOST_AT_ONCE || due.contains_key(&entry.object.id()) {
                 entry.look_at = now + entry.pause;
                 entry.pause = (entry.pause * 2).min(poll);
-                let version = entry.charge.progress.version;
-                let oldest = due.entry(entry.charge.id).or_insert(version);
+                let version = entry.object.version();
+                let oldest = due.entry(entry.object.id()).or_insert(version);
                 *oldest = version.min(*oldest);
             }
         }
@@ -185,34 +214,32 @@ impl Watches {
         }
     }
 
-    /// Tells whoever waits for a charge how it stands.
-    fn seen(&self, charge: &Charge) {
+    /// Tells whoever waits for an object how it stands.
+    fn seen(&self, object: &T) {
         let shared = &*self.0;
         let mut waiting = shared.lock();
-        if is_on_its_way(charge) {
+        if object.is_on_its_way() {
             let Waiting {
-                by_number,
-                by_charge,
-                ..
+                by_number, by_id, ..
             } = &mut *waiting;
-            for number in by_charge.get(&charge.id).into_iter().flatten() {
+            for number in by_id.get(&object.id()).into_iter().flatten() {
                 if let Some(entry) = by_number.get_mut(number) {
-                    *entry.charge = charge.clone();
+                    *entry.object = object.clone();
                 }
             }
             return;
         }
-        for number in waiting.by_charge.remove(&charge.id).unwrap_or_default() {
+        for number in waiting.by_id.remove(&object.id()).unwrap_or_default() {
             if let Some(entry) = waiting.by_number.remove(&number) {
                 shared.left();
                 // Nobody may wait any more: a client that hung up.
-                drop(entry.settled.send(Box::new(charge.clone())));
+                drop(entry.settled.send(Box::new(object.clone())));
             }
         }
     }
 }
 
-impl std::fmt::Debug for Watches {
+impl<T: Watched> std::fmt::Debug for Watches<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waiting = self.0.count.load(Ordering::Relaxed);
         f.debug_struct("Watches")
@@ -221,8 +248,8 @@ impl std::fmt::Debug for Watches {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl<T: Watched> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,46 +259,46 @@ impl Shared {
     }
 }
 
-impl Waiting {
-    fn remove(&mut self, number: u64) -> Option<Entry> {
+impl<T: Watched> Waiting<T> {
+    fn remove(&mut self, number: u64) -> Option<Entry<T>> {
         let entry = self.by_number.remove(&number)?;
-        if let Some(numbers) = self.by_charge.get_mut(&entry.charge.id) {
+        if let Some(numbers) = self.by_id.get_mut(&entry.object.id()) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
-                self.by_charge.remove(&entry.charge.id);
+                self.by_id.remove(&entry.object.id());
             }
         }
         Some(entry)
     }
 }
 
-impl Watch {
-    /// The charge once it has come to rest.
-    pub async fn settled(&mut self) -> Option<Box<Charge>> {
-        let charge = (&mut self.settled).await.ok();
+impl<T: Watched> Watch<T> {
+    /// The object once it has come to rest.
+    pub async fn settled(&mut self) -> Option<Box<T>> {
+        let object = (&mut self.settled).await.ok();
         self.watches.0.meters.settled.increment(1);
-        charge
+        object
     }
 
-    /// The charge as it was last seen, for who has waited long enough.
-    pub fn give_up(self) -> Option<Box<Charge>> {
+    /// The object as it was last seen, for who has waited long enough.
+    pub fn give_up(self) -> Option<Box<T>> {
         self.watches.0.meters.over.increment(1);
         self.seen_last()
     }
 
     /// The same for who has hung up, or seems to have.
-    pub fn hung_up(self) -> Option<Box<Charge>> {
+    pub fn hung_up(self) -> Option<Box<T>> {
         self.watches.0.meters.hung_up.increment(1);
         self.seen_last()
     }
 
-    fn seen_last(mut self) -> Option<Box<Charge>> {
+    fn seen_last(mut self) -> Option<Box<T>> {
         let entry = self.leave();
         // It has come to rest this moment.
-        entry.map_or_else(|| self.settled.try_recv().ok(), |entry| Some(entry.charge))
+        entry.map_or_else(|| self.settled.try_recv().ok(), |entry| Some(entry.object))
     }
 
-    fn leave(&mut self) -> Option<Entry> {
+    fn leave(&mut self) -> Option<Entry<T>> {
         let shared = &*self.watches.0;
         let entry = shared.lock().remove(self.number);
         if entry.is_some() {
@@ -281,17 +308,8 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl<T: Watched> Drop for Watch<T> {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-/// Whether something is still to come without the customer.
-pub fn is_on_its_way(charge: &Charge) -> bool {
-    match &charge.progress.state {
-        State::Pending | State::Processing { .. } | State::RequiresReconciliation => true,
-        State::RequiresAction(_) => charge.cancel_requested,
-        State::Succeeded | State::Failed(_) | State::Canceled => false,
     }
 }

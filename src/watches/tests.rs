@@ -2,20 +2,24 @@ use time::macros::datetime;
 use uuid::Uuid;
 
 use super::*;
-use crate::domain::charge::{NextAction, Progress};
+use crate::domain::charge::{NextAction, Progress, State};
 use crate::domain::idempotency::{Fingerprint, IdempotencyKey};
-use crate::domain::ids::MerchantId;
+use crate::domain::ids::{ChargeId, MerchantId};
 use crate::domain::request::Draft;
 use crate::meters::Meters;
 
 const POLL: Duration = Duration::from_millis(40);
 
-fn watches(most: usize) -> Watches {
+fn waits(most: usize) -> Waits {
     let limits = WatchLimits {
         watches: most,
         poll: POLL,
     };
-    Watches::new(limits, WatchMeters::new(&Meters::none()))
+    Waits::new(limits, &WatchMeters::new(&Meters::none()))
+}
+
+fn watches(most: usize) -> Watches<Charge> {
+    waits(most).charges
 }
 
 fn charge(key: &str, version: i32, state: State) -> Box<Charge> {
@@ -39,6 +43,7 @@ fn charge(key: &str, version: i32, state: State) -> Box<Charge> {
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
         cancel_requested: false,
+        amount_refunded: 0,
     })
 }
 
@@ -100,7 +105,7 @@ async fn all_who_wait_for_one_charge_are_one_look_and_all_are_told() {
     assert_eq!(other.give_up().unwrap().progress.version, 1);
     assert_eq!(watches.take_due(Instant::now()), Due::Nothing);
     assert_eq!(watches.0.count.load(Ordering::SeqCst), 0);
-    assert!(watches.0.lock().by_charge.is_empty());
+    assert!(watches.0.lock().by_id.is_empty());
 }
 
 #[tokio::test]
@@ -148,7 +153,7 @@ async fn only_so_many_wait_and_a_place_is_free_again_when_one_leaves() {
 #[tokio::test]
 async fn more_than_one_statement_takes_are_taken_by_the_next() {
     let watches = watches(MOST_AT_ONCE + 1);
-    let all: Vec<Watch> = (0..=MOST_AT_ONCE)
+    let all: Vec<Watch<Charge>> = (0..=MOST_AT_ONCE)
         .map(|n| watches.watch(pending(&format!("k{n}"))).ok().unwrap())
         .collect();
     let mut looked = std::collections::HashSet::new();

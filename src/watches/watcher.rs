@@ -1,22 +1,20 @@
-//! Looks at charges for all who wait.
+//! Looks at what is waited for, for all who wait.
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Due, Watches};
+use super::{Due, Watched, Watches};
 use crate::batch::Chain;
-use crate::db;
 use crate::db::session::Session;
-use crate::domain::ids::ChargeId;
 
-/// The one task that looks.
-pub struct Watcher {
-    watches: Watches,
+/// The one task that looks at one kind of object.
+pub struct Watcher<T: Watched> {
+    watches: Watches<T>,
     session: Session,
 }
 
-impl Watcher {
-    pub fn new(watches: Watches, session: Session) -> Self {
+impl<T: Watched> Watcher<T> {
+    pub fn new(watches: Watches<T>, session: Session) -> Self {
         Self { watches, session }
     }
 
@@ -30,7 +28,7 @@ impl Watcher {
         shutdown.run_until_cancelled(looking).await;
     }
 
-    async fn due(&self) -> Vec<(ChargeId, i32)> {
+    async fn due(&self) -> Vec<(T::Id, i32)> {
         loop {
             let rung = self.watches.0.due.notified();
             match self.watches.take_due(Instant::now()) {
@@ -46,30 +44,26 @@ impl Watcher {
         }
     }
 
-    async fn look(&mut self, due: &[(ChargeId, i32)]) {
-        let ids: Vec<_> = due.iter().map(|(id, _)| id.as_uuid()).collect();
-        let versions: Vec<_> = due.iter().map(|(_, version)| *version).collect();
+    async fn look(&mut self, due: &[(T::Id, i32)]) {
         let found = self
             .session
-            .ask(1, async |connection| {
-                db::charges::find_changed(connection, &ids, &versions).await
-            })
+            .ask(1, async |connection| T::find_changed(connection, due).await)
             .await;
         match found {
-            Ok(charges) => {
-                for charge in charges {
-                    match charge {
-                        Ok(charge) => self.watches.seen(&charge),
+            Ok(objects) => {
+                for object in objects {
+                    match object {
+                        Ok(object) => self.watches.seen(&object),
                         Err(error) => {
-                            tracing::warn!(error = %Chain(&error), "a charge that clients wait for can't be read");
+                            tracing::warn!(of = T::NAME, error = %Chain(&error), "what clients wait for can't be read");
                         }
                     }
                 }
             }
             // Who waits goes on waiting, and is answered with what was last known at the latest.
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "charges that clients wait for could not be looked at");
-                tokio::time::sleep(self.watches.0.limits.poll).await;
+                tracing::warn!(of = T::NAME, error = %Chain(&error), "what clients wait for could not be looked at");
+                tokio::time::sleep(self.watches.0.poll).await;
             }
         }
     }

@@ -30,6 +30,7 @@ use crate::domain::request::Instruction;
 use crate::domain::retry::{Pace, RetryPolicy};
 use crate::provider::{Provider, Reply};
 use crate::random::Random;
+use crate::refund_completion::KeepRefund;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutorLimits {
@@ -47,6 +48,7 @@ pub struct Executor<P> {
     pub store: Queue<StoreObject>,
     pub completion: Completion,
     pub strays: Queue<SettleStrays>,
+    pub refunds: Queue<KeepRefund>,
     pub breaker: Arc<Breaker>,
     pub budget: Budget,
     pub pauses: Pauses,
@@ -314,7 +316,7 @@ impl<P: Provider> Executor<P> {
         claimed_at - created_at >= self.relied_on_key_window()
     }
 
-    fn relied_on_key_window(&self) -> Duration {
+    pub(super) fn relied_on_key_window(&self) -> Duration {
         self.provider
             .profile()
             .key_window
@@ -351,8 +353,12 @@ impl<P: Provider> Executor<P> {
 
     /// Whether a call that begins now, and the write that follows, end before the lease does.
     pub(super) fn time_is_left(&self, run: &Run<'_>) -> bool {
+        self.time_is_left_until(run.deadline)
+    }
+
+    pub(super) fn time_is_left_until(&self, deadline: Instant) -> bool {
         let needed = self.provider.profile().call_timeout + self.limits.completion_timeout;
-        Instant::now() + needed < run.deadline
+        Instant::now() + needed < deadline
     }
 
     async fn prepare(&self, run: &Run<'_>) -> Reply {
@@ -380,7 +386,10 @@ impl<P: Provider> Executor<P> {
             provider.request_id = reply.request_id,
             "the provider answered"
         );
-        let health = reply.answer.health();
+        self.record_health(reply.answer.health(), answer);
+    }
+
+    pub(super) fn record_health(&self, health: Health, answer: &'static str) {
         match self.breaker.record(health, Instant::now()) {
             Some(Change::Opened) => {
                 let code = if health == Health::Denied {

@@ -10,6 +10,7 @@ use super::executor::Ran;
 use crate::batch::BatchMeters;
 use crate::completion::Settled;
 use crate::domain::outcome::{Answer, Phase};
+use crate::domain::refund::outcome::{RefundObject, RefundPhase};
 use crate::meters::Meters;
 
 #[derive(Clone)]
@@ -20,6 +21,7 @@ pub struct WorkerMeters {
     pub(super) certainty: Histogram,
     pub completion: BatchMeters,
     calls: Arc<[CallMeters; 4]>,
+    refund_calls: Arc<[CallMeters; 3]>,
     runs: Runs,
 }
 
@@ -76,8 +78,11 @@ impl WorkerMeters {
             },
             calls: Arc::new(
                 [Phase::Prepare, Phase::Execute, Phase::Read, Phase::Cancel]
-                    .map(|phase| CallMeters::new(meters, phase)),
+                    .map(|phase| CallMeters::new(meters, phase.as_str(), Answer::WORDS)),
             ),
+            refund_calls: Arc::new(RefundPhase::ALL.map(|phase| {
+                CallMeters::new(meters, phase.as_str(), RefundObject::WORDS)
+            })),
             runs: Runs {
                 applied: run("applied"),
                 already_settled: run("already_settled"),
@@ -96,10 +101,17 @@ impl WorkerMeters {
             Phase::Read => read,
             Phase::Cancel => cancel,
         };
-        if let Some(counter) = call.answers.get(answer.word()) {
-            counter.increment(1);
-        }
-        call.seconds.record(took);
+        call.count(answer.word(), took);
+    }
+
+    pub(super) fn refund_call(&self, phase: RefundPhase, word: &'static str, took: Duration) {
+        let [refund, read, list] = &*self.refund_calls;
+        let call = match phase {
+            RefundPhase::Refund => refund,
+            RefundPhase::ReadRefund => read,
+            RefundPhase::ListRefunds => list,
+        };
+        call.count(word, took);
     }
 
     pub(super) fn ran(&self, ran: &Ran) {
@@ -115,21 +127,28 @@ impl WorkerMeters {
 }
 
 impl CallMeters {
-    fn new(meters: &Meters, phase: Phase) -> Self {
+    fn count(&self, word: &'static str, took: Duration) {
+        if let Some(counter) = self.answers.get(word) {
+            counter.increment(1);
+        }
+        self.seconds.record(took);
+    }
+
+    fn new(meters: &Meters, phase: &'static str, words: &'static [&'static str]) -> Self {
         let answer = |answer| {
             let counter = meters.counter(
                 "payonce_provider_calls_total",
                 "Calls to the provider, by what was asked and what came back.",
-                &[("phase", phase.as_str()), ("answer", answer)],
+                &[("phase", phase), ("answer", answer)],
             );
             (answer, counter)
         };
         Self {
-            answers: Answer::WORDS.iter().copied().map(answer).collect(),
+            answers: words.iter().copied().map(answer).collect(),
             seconds: meters.histogram(
                 "payonce_provider_call_seconds",
                 "How long the provider took to answer, or to be given up on.",
-                &[("phase", phase.as_str())],
+                &[("phase", phase)],
             ),
         }
     }

@@ -9,6 +9,7 @@ pub mod executor;
 mod fairness;
 mod meters;
 pub mod pauses;
+mod refunds;
 pub mod resolve;
 pub mod stored;
 pub mod strays;
@@ -23,10 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Chain;
 use crate::budget::{Room, Turn};
-use crate::db::claim::{self, Claimed, Shares, Terms, Unclaimable};
+use crate::db::claim::{self, Job, Shares, Terms, Unclaimable};
 use crate::db::session::Session;
 use crate::db::{self, DbError};
 use crate::domain::ids::LeaseToken;
+use crate::domain::refund::request::RefundInstruction;
 use crate::domain::request::Instruction;
 use crate::provider::Provider;
 use crate::random::Random;
@@ -191,6 +193,7 @@ impl<P: Provider> Worker<P> {
             token,
             lease: self.limits.lease,
             payload_versions: &[Instruction::VERSION],
+            refund_payload_versions: &[RefundInstruction::VERSION],
             ours: executor.ours(),
             shares: None,
         };
@@ -205,7 +208,7 @@ impl<P: Provider> Worker<P> {
                 let waited = claimed
                     .iter()
                     .flatten()
-                    .map(|job| job.claimed_at - job.due_at)
+                    .map(Job::waited)
                     .max()
                     .and_then(|waited| Duration::try_from(waited).ok());
                 self.fairness.claimed_oldest(claimed.len() == limit, waited);
@@ -294,7 +297,7 @@ impl<P: Provider> Worker<P> {
     }
 }
 
-type Claims = Vec<Result<Claimed, Unclaimable>>;
+type Claims = Vec<Result<Job, Unclaimable>>;
 
 enum Begun {
     Some,
@@ -306,14 +309,24 @@ enum Begun {
 
 async fn run<P: Provider>(
     executor: Arc<Executor<P>>,
-    job: Claimed,
+    job: Job,
     deadline: Instant,
     (turn, permit): (Turn, Option<OwnedSemaphorePermit>),
 ) {
-    let charge = job.charge;
-    let ran = executor.run(job, deadline, turn).await;
-    executor.meters.ran(&ran);
-    tracing::debug!(charge.id = %charge, ?ran, "a run ended");
+    match job {
+        Job::Charge(job) => {
+            let charge = job.charge;
+            let ran = executor.run(*job, deadline, turn).await;
+            executor.meters.ran(&ran);
+            tracing::debug!(charge.id = %charge, ?ran, "a run ended");
+        }
+        Job::Refund(job) => {
+            let refund = job.hold.refund;
+            let ran = executor.run_refund(*job, deadline, turn).await;
+            executor.meters.ran(&ran);
+            tracing::debug!(refund.id = %refund, ?ran, "a run ended");
+        }
+    }
     drop(permit);
 }
 

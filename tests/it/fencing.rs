@@ -274,6 +274,7 @@ impl Hand {
             token,
             lease: Duration::from_mins(1),
             payload_versions: &[Instruction::VERSION],
+            refund_payload_versions: &[],
             ours: OURS,
             shares: None,
         };
@@ -281,7 +282,10 @@ impl Hand {
         claimed
             .unwrap()
             .into_iter()
-            .map(|job| held(job.unwrap()))
+            .map(|job| match job.unwrap() {
+                claim::Job::Charge(job) => held(*job),
+                claim::Job::Refund(job) => panic!("{job:?}"),
+            })
             .collect()
     }
 
@@ -320,7 +324,7 @@ impl Hand {
 
     async fn settle(&self, service: &TestService, settlements: &[Settlement]) -> Vec<Settled> {
         let mut connection = service.books.acquire().await.unwrap();
-        Settle::new(&payonce::watches::Watches::none())
+        Settle::new(&payonce::watches::Waits::none().charges)
             .run(&mut connection, settlements, false)
             .await
             .unwrap()

@@ -44,7 +44,7 @@ async fn prepared(service: &TestService) -> sqlx::pool::PoolConnection<sqlx::Pos
         "ANALYZE".to_owned(),
         "SET enable_seqscan = off".to_owned(),
         format!(
-            "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint) AS {CLAIM}"
+            "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[]) AS {CLAIM}"
         ),
         format!("PREPARE waiting (uuid, integer) AS {WAITING}"),
         format!(
@@ -100,12 +100,12 @@ async fn a_backlog_costs_neither_claims_nor_turns_nor_the_lists_of_others() {
     };
     let cases = [
         (
-            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', NULL, NULL)"),
+            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', NULL, NULL, '{{1}}')"),
             "outbox_ready_idx",
             400,
         ),
         (
-            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', '{others}', 4)"),
+            format!("claim (8, '{token}', '1 minute', '{{1}}', 'default', '{others}', 4, '{{1}}')"),
             BY_MERCHANT,
             400,
         ),

@@ -39,5 +39,6 @@ mod provider_unreachable;
 mod queue_plans;
 mod reads;
 mod reconciler;
+mod refunds;
 mod sweeps;
 mod webhooks;

@@ -31,7 +31,7 @@ async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
     let mut session = Session::new(&options, limits, Durability::Lease);
     let connection = session.connection().await.unwrap();
     let prepare = format!(
-        "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint) AS {CLAIM}"
+        "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[]) AS {CLAIM}"
     );
     sqlx::raw_sql(AssertSqlSafe(prepare))
         .execute(&mut *connection)
@@ -40,7 +40,7 @@ async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
     for mode in ["force_generic_plan", "force_custom_plan"] {
         let explain = format!(
             "SET plan_cache_mode = {mode};
-             EXPLAIN EXECUTE claim (32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{{1}}', 'default', NULL, NULL)"
+             EXPLAIN EXECUTE claim (32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{{1}}', 'default', NULL, NULL, '{{1}}')"
         );
         let rows = sqlx::raw_sql(AssertSqlSafe(explain))
             .fetch_all(&mut *connection)

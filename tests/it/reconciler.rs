@@ -27,6 +27,7 @@ fn by_hand_at(service: &TestService, database_url: &str, seed: u64) -> Reconcile
         interval: Duration::from_secs(1),
         batch: 7,
         retention: Duration::from_hours(720),
+        recheck_again: Duration::from_hours(24),
         event_retention: Duration::from_hours(720),
     };
     let options = database_url.parse().unwrap();

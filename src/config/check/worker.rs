@@ -127,6 +127,20 @@ pub(super) fn reconciler(config: &Config, faults: &mut Faults) {
         .stripe
         .timeout
         .saturating_mul(CALLS_OF_A_JOB);
+    faults.some_time(
+        "reconciler.refund_recheck_after",
+        reconciler.refund_recheck_after,
+    );
+    faults.not_longer(
+        (
+            "reconciler.refund_recheck_after",
+            reconciler.refund_recheck_after,
+        ),
+        (
+            "reconciler.refund_recheck_for",
+            reconciler.refund_recheck_for,
+        ),
+    );
     faults.unless(reconciler.sweep_lease > calls, || {
         ConfigError::new(
             "reconciler.sweep_lease",

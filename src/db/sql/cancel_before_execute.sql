@@ -3,6 +3,7 @@ WITH job AS MATERIALIZED (
     SELECT id
     FROM outbox
     WHERE charge_id = $1
+        AND kind = 'charge'
         AND state IN ('ready', 'parked')
     FOR UPDATE
 ),

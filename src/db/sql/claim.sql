@@ -5,8 +5,7 @@ WITH oldest AS MATERIALIZED (
     WHERE $6::uuid[] IS NULL
         AND state = 'ready'
         AND run_at <= now()
-        AND kind = 'charge'
-        AND payload_version = ANY($4)
+        AND (kind = 'charge' AND payload_version = ANY($4) OR kind = 'refund' AND payload_version = ANY($8))
         -- In the claim itself: no process takes a job once a pause is committed.
         AND NOT EXISTS (SELECT FROM pauses)
     ORDER BY run_at, id
@@ -22,8 +21,7 @@ shares AS MATERIALIZED (
         WHERE state = 'ready'
             AND merchant_id = merchants.merchant_id
             AND run_at <= now()
-            AND kind = 'charge'
-            AND payload_version = ANY($4)
+            AND (kind = 'charge' AND payload_version = ANY($4) OR kind = 'refund' AND payload_version = ANY($8))
             AND NOT EXISTS (SELECT FROM pauses)
         ORDER BY run_at
         LIMIT $7
@@ -45,13 +43,14 @@ leased AS (
     FROM due
     WHERE outbox.id = due.id
     RETURNING
-        outbox.id, outbox.charge_id, outbox.attempt, outbox.payload, outbox.run_at, outbox.look_from, outbox.look_asked_at
+        outbox.id, outbox.charge_id, outbox.refund_id, outbox.attempt, outbox.payload, outbox.run_at, outbox.look_from, outbox.look_asked_at
 )
 SELECT
     leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!", leased.run_at AS "run_at!",
-    charges.id AS charge_id, charges.stage, charges.money, charges.version, charges.attempts, charges.prepares,
+    charges.id AS "charge_id!", charges.stage AS "stage!", charges.money AS "money!", charges.version AS "version!",
+    charges.attempts AS "attempts!", charges.prepares AS "prepares!",
     charges.provider_account, charges.provider_charge_id, charges.failure,
-    charges.next_action, charges.created_at,
+    charges.next_action, charges.created_at AS "created_at!",
     charges.cancel_requested_at IS NOT NULL AS "cancel_requested!", now() AS "claimed_at!",
     leased.look_asked_at,
     CASE WHEN leased.look_from IS NOT NULL THEN (
@@ -67,6 +66,11 @@ SELECT
         WHERE stray_objects.charge_id = charges.id
             AND stray_objects.settled_at IS NULL
             AND stray_objects.provider_charge_id IS DISTINCT FROM charges.provider_charge_id
-    ) AS strays
+    ) AS strays,
+    refunds.id AS "refund_id?", refunds.stage AS "refund_stage?", refunds.version AS "refund_version?",
+    refunds.attempts AS "refund_attempts?", refunds.key_number AS "refund_key_number?",
+    refunds.first_attempted_at AS "refund_first_attempted_at?", refunds.provider_refund_id AS "provider_refund_id?",
+    refunds.provider_account AS "refund_account?", refunds.failure AS "refund_failure?"
 FROM leased
 JOIN charges ON charges.id = leased.charge_id
+LEFT JOIN refunds ON refunds.id = leased.refund_id

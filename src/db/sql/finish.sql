@@ -45,7 +45,8 @@ finished AS (
         END
     RETURNING
         charges.id, charges.merchant_id, charges.idempotency_key, charges.stage, charges.version,
-        input.outbox_id, input.detail, charges.money, charges.attempts, charges.provider_charge_id, charges.failure
+        input.outbox_id, input.detail, charges.money, charges.attempts, charges.provider_charge_id, charges.failure,
+        charges.amount_refunded
 ),
 requests AS (
     UPDATE idempotent_requests
@@ -73,7 +74,7 @@ published AS (
         merchant_id, CASE stage WHEN 'succeeded' THEN 'charge.completed' ELSE 'charge.failed' END, id, id, version,
         jsonb_strip_nulls(jsonb_build_object(
             'stage', stage, 'money', money, 'attempts', attempts, 'provider_charge_id', provider_charge_id,
-            'failure', failure
+            'failure', failure, 'amount_refunded', NULLIF(amount_refunded, 0)
         ))
     FROM finished
     RETURNING merchant_id, position, id, type

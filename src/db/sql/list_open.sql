@@ -6,7 +6,8 @@ SELECT
 FROM outbox
 JOIN charges ON charges.id = outbox.charge_id
 LEFT JOIN merchants ON merchants.id = charges.merchant_id
-WHERE (NOT $1::boolean OR outbox.state = 'parked')
+WHERE outbox.kind = 'charge'
+    AND (NOT $1::boolean OR outbox.state = 'parked')
     AND charges.stage = ANY($2::text[])
     AND ($3::uuid IS NULL OR charges.merchant_id = $3)
     -- Of the others' jobs not even the charges are read. An earlier release wrote some without their merchant.

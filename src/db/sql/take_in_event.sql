@@ -12,12 +12,42 @@ WITH charge AS MATERIALIZED (
     ORDER BY stored DESC
     LIMIT 1
 ),
+-- The same of a refund, where the event is about one.
+refund AS MATERIALIZED (
+    SELECT id, charge_id, stage, provider_refund_id IS NULL OR provider_refund_id = $13 AS is_it, true AS stored
+    FROM refunds
+    WHERE provider = $1
+        AND provider_refund_id = $13
+    UNION ALL
+    SELECT id, charge_id, stage, provider_refund_id IS NULL OR provider_refund_id = $13, false
+    FROM refunds
+    WHERE id = $14
+        AND provider = $1
+    ORDER BY stored DESC
+    LIMIT 1
+),
 judged AS (
     SELECT
-        COALESCE(charge.id, $4) AS charge_id,
-        charge.id IS NULL AS missing,
+        COALESCE(refund.charge_id, charge.id, $4) AS charge_id,
+        refund.id AS refund_id,
+        charge.id IS NULL AND $13::text IS NULL AS missing,
         CASE
             WHEN $7 THEN 'other_mode'
+            WHEN $13 IS NOT NULL AND refund.is_it AND CASE
+                WHEN refund.stage = 'succeeded' THEN $8
+                WHEN refund.stage IN ('failed', 'canceled') THEN NOT $8
+            END THEN 'nothing_new'
+            WHEN $13 IS NOT NULL AND refund.is_it THEN 'nudged'
+            WHEN $13 IS NOT NULL AND refund.id IS NULL AND $14::uuid IS NULL AND charge.id IS NULL THEN 'not_ours'
+            -- Made outside, or its rows are lost: counted already as it stands, or to be counted.
+            WHEN $13 IS NOT NULL AND EXISTS (
+                SELECT
+                FROM external_refunds
+                WHERE external_refunds.provider = $1
+                    AND external_refunds.provider_refund_id = $13
+                    AND external_refunds.counted = NOT $12
+            ) THEN 'nothing_new'
+            WHEN $13 IS NOT NULL THEN 'sweep_asked'
             WHEN charge.id IS NULL AND $4::uuid IS NULL THEN 'not_ours'
             WHEN (charge.id IS NULL OR charge.provider_charge_id <> $3) AND $12 THEN 'nothing_new'
             WHEN charge.id IS NULL OR charge.provider_charge_id <> $3 THEN 'sweep_asked'
@@ -28,6 +58,7 @@ judged AS (
         END AS effect
     FROM (SELECT) AS one
     LEFT JOIN charge ON true
+    LEFT JOIN refund ON true
 ),
 event AS (
     INSERT INTO provider_events
@@ -38,12 +69,33 @@ event AS (
     RETURNING charge_id, effect
 ),
 -- Also a job that is held: its holder may have read the object before this happened to it.
+refund_jobs AS (
+    UPDATE outbox
+    SET run_at = CASE WHEN outbox.state = 'ready' THEN LEAST(outbox.run_at, now()) ELSE outbox.run_at END,
+        nudged = true
+    FROM event
+    JOIN judged ON true
+    WHERE event.effect = 'nudged'
+        AND outbox.refund_id = judged.refund_id
+        AND outbox.state <> 'parked'
+),
+-- One that has ended has no job: the reconciler makes it one.
+rechecked AS (
+    UPDATE refunds
+    SET recheck_at = now()
+    FROM event
+    JOIN judged ON true
+    WHERE event.effect = 'nudged'
+        AND refunds.id = judged.refund_id
+        AND NOT EXISTS (SELECT FROM outbox WHERE outbox.refund_id = refunds.id)
+),
 jobs AS (
     UPDATE outbox
     SET run_at = CASE WHEN outbox.state = 'ready' THEN LEAST(outbox.run_at, now()) ELSE outbox.run_at END,
         nudged = true
     FROM event
     WHERE event.effect = 'nudged'
+        AND $13 IS NULL
         AND outbox.charge_id = event.charge_id
         AND outbox.kind = 'charge'
         AND outbox.state <> 'parked'

@@ -37,12 +37,12 @@ impl Phase {
     }
 }
 
-/// What came back, in no provider's words.
+/// What came back, in no provider's words. `O` is what was asked for: a charge's object, or a refund.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Answer<O = Object> {
     /// The object as it is; as it was at the first answer, if `replayed`.
     Object {
-        object: Object,
+        object: O,
         replayed: bool,
     },
     /// A documented, final refusal of this payment: a decline, an unknown payment method, an amount too small.
@@ -520,7 +520,18 @@ pub enum Health {
     Denied,
 }
 
-impl Answer {
+/// What an answer's object is in a word.
+pub trait Worded {
+    fn word(&self) -> &'static str;
+}
+
+impl Worded for Object {
+    fn word(&self) -> &'static str {
+        self.status.as_str()
+    }
+}
+
+impl<O: Worded> Answer<O> {
     pub fn health(&self) -> Health {
         match self {
             Self::Object { .. } | Self::Refused { .. } | Self::NotFound | Self::Rejected { .. } => {
@@ -549,6 +560,22 @@ impl Answer {
         }
     }
 
+    /// In a word, for logs, events and `last_error`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Object { object, .. } => object.word(),
+            Self::Refused { .. } => "refused",
+            Self::NotSent => "not_sent",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Denied => "denied",
+            Self::NotFound => "not_found",
+            Self::Rejected { .. } => "rejected",
+            Self::Unclear { reason, .. } => reason.as_str(),
+        }
+    }
+}
+
+impl Answer {
     /// Every [`Answer::word`].
     pub const WORDS: &'static [&'static str] = &[
         "requires_confirmation",
@@ -574,20 +601,6 @@ impl Answer {
         "unreadable_answer",
         "redirect",
     ];
-
-    /// In a word, for logs, events and `last_error`.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Object { object, .. } => object.status.as_str(),
-            Self::Refused { .. } => "refused",
-            Self::NotSent => "not_sent",
-            Self::RateLimited { .. } => "rate_limited",
-            Self::Denied => "denied",
-            Self::NotFound => "not_found",
-            Self::Rejected { .. } => "rejected",
-            Self::Unclear { reason, .. } => reason.as_str(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -401,7 +401,7 @@ fn refused_credentials_fail_nothing() {
             waits(Certainty::AsBefore, Pace::Backoff)
         );
     }
-    assert_eq!(Answer::Denied.health(), Health::Denied);
+    assert_eq!(Answer::<Object>::Denied.health(), Health::Denied);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn judge(parsed: Parsed, rules: &ProviderRules) -> Result<Judged, ApiError> 
 }
 
 /// Whether a rule was judged by what stands in the place of something that could not be read.
-fn covers(fault: &Violation, violation: &Violation) -> bool {
+pub(in crate::http) fn covers(fault: &Violation, violation: &Violation) -> bool {
     let is_no_object = fault.pointer == "#" && fault.rule == "type";
     is_no_object || fault.pointer == violation.pointer
 }

@@ -5,6 +5,7 @@
 //! mend. Names of fields are told back only when they look like names: a card number in a key's place is not.
 
 mod judge;
+mod refund;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -13,7 +14,11 @@ use super::code::Code;
 use super::json::{self, Json};
 use super::problem::ApiError;
 use crate::domain::request::{Draft, Violation, looks_like_card_number};
+#[cfg(test)]
+pub(super) use refund::REFUND_FIELDS;
+pub(super) use refund::parse as parse_refund;
 
+pub(super) use self::judge::covers;
 pub use self::judge::{Judged, judge};
 
 /// The fields of a charge request, as the contract lists them.
@@ -39,11 +44,7 @@ pub struct Parsed {
 
 /// Reads a body. Only what is no JSON at all is an error here.
 pub fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
-    let (json, faults) = open(body)?;
-    let mut form = Form {
-        faults,
-        ..Form::default()
-    };
+    let (json, mut form) = read_json(body)?;
     match json {
         Json::Object(fields) => form.read(fields),
         _ => form.refuse("#", "type", "must be one JSON object"),
@@ -52,6 +53,15 @@ pub fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
         draft: form.draft,
         faults: form.faults,
     })
+}
+
+fn read_json(body: &[u8]) -> Result<(Json<'_>, Form), ApiError> {
+    let (json, faults) = open(body)?;
+    let form = Form {
+        faults,
+        ..Form::default()
+    };
+    Ok((json, form))
 }
 
 /// The JSON of any request's body, with what is wrong with it whatever it asks for: keys written twice, and NUL.
@@ -136,7 +146,11 @@ impl Form {
         for (name, value) in fields {
             match FIELDS.iter().position(|field| *field == name) {
                 Some(at) => given[at] = Some(value),
-                None => self.refuse(child("#", &name), "unknown_field", advise(&name)),
+                None => self.refuse(
+                    child("#", &name),
+                    "unknown_field",
+                    advise(&name, &FIELDS, "charge"),
+                ),
             }
         }
         let mut given = given.map(|value| value.filter(|value| *value != Json::Null));
@@ -241,22 +255,22 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// What to do about an unknown field.
-fn advise(name: &str) -> Cow<'static, str> {
+fn advise(name: &str, fields: &[&str], what: &str) -> Cow<'static, str> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     if plain == "idempotency_key" {
         return "is no field: the key goes into the Idempotency-Key header".into();
     }
-    let near = FIELDS
+    let near = fields
         .iter()
         .map(|field| (distance(&plain, field), *field))
         .filter(|(distance, _)| *distance <= 2)
         .min();
     match near {
-        Some((_, field)) => format!("is no field of a charge; is {field} meant?").into(),
+        Some((_, field)) => format!("is no field of a {what}; is {field} meant?").into(),
         None if !is_name(name) => {
             "a field of the object is unknown; its name is not repeated here".into()
         }
-        None => "is no field of a charge".into(),
+        None => format!("is no field of a {what}").into(),
     }
 }
 

@@ -62,9 +62,17 @@ impl Rig {
             &random,
             &IntakeMeters::new(&Meters::none()),
         );
+        let (refunds, _accepting) = crate::intake::refunds::RefundIntake::new(
+            crate::provider::stripe::currency::RULES,
+            limits,
+            nowhere,
+            &Arc::default(),
+            &random,
+        );
         let state = HttpState::new(HttpParts {
             events: None,
             intake,
+            refunds,
             // Nobody listens at port 1.
             pool: Pool::new(1, Duration::from_millis(100), nowhere),
             rules: ProviderRules {
@@ -78,12 +86,12 @@ impl Rig {
             schema_version: 1,
             random,
             closing: CancellationToken::new(),
-            watches: crate::watches::Watches::new(
+            waits: crate::watches::Waits::new(
                 crate::watches::WatchLimits {
                     watches: 1,
                     poll: Duration::from_secs(1),
                 },
-                crate::watches::WatchMeters::new(&Meters::none()),
+                &crate::watches::WatchMeters::new(&Meters::none()),
             ),
             meters: HttpMeters::new(&Meters::none()),
             limits: HttpLimits {
@@ -215,5 +223,6 @@ fn charge() -> Box<Charge> {
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
         cancel_requested: false,
+        amount_refunded: 0,
     })
 }

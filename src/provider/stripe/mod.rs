@@ -17,9 +17,12 @@ use reqwest::{Method, Request, Url};
 use time::OffsetDateTime;
 
 use self::transport::Transport;
-use super::{Page, Profile, Provider, Reply};
-use crate::domain::ids::{ChargeId, ProviderChargeId};
+use self::wire::Called;
+use super::{Page, Profile, Provider, RefundPage, RefundsOf, Reply};
+use crate::domain::ids::{ChargeId, ProviderChargeId, ProviderRefundId, RefundId};
 use crate::domain::outcome::{Answer, Phase, Unclear};
+use crate::domain::refund::outcome::{RefundObject, RefundPhase};
+use crate::domain::refund::request::RefundInstruction;
 use crate::domain::request::Instruction;
 
 #[derive(Clone, Debug)]
@@ -104,12 +107,15 @@ pub struct Stripe {
     profile: Profile,
     /// `…/v1/payment_intents`
     intents: Url,
+    /// `…/v1/refunds`
+    refunds: Url,
     transport: Transport,
 }
 
 impl Stripe {
     pub fn new(settings: StripeSettings) -> Result<Self, StripeError> {
-        let intents = intents(&settings.base_url)?;
+        let intents = endpoint(&settings.base_url, "payment_intents")?;
+        let refunds = endpoint(&settings.base_url, "refunds")?;
         let live = settings.secret_key.live();
         let loopback = matches!(
             intents.host_str(),
@@ -137,6 +143,7 @@ impl Stripe {
                 call_timeout: settings.timeout,
             },
             intents,
+            refunds,
             transport,
         })
     }
@@ -151,7 +158,13 @@ impl Stripe {
     }
 
     /// The call under an idempotency key. A key that is no header value is a fault of ours that a repeat can't mend.
-    async fn keyed(&self, url: Url, key: &str, form: String, phase: Phase) -> Reply {
+    async fn keyed<C: Called>(
+        &self,
+        url: Url,
+        key: &str,
+        form: String,
+        called: C,
+    ) -> Reply<C::Object> {
         let Some(key) = HeaderValue::from_str(key)
             .ok()
             .filter(|key| !key.is_empty())
@@ -164,12 +177,12 @@ impl Stripe {
             };
         };
         self.transport
-            .call(transport::post(url, Some(key), Some(form)), phase)
+            .call(transport::post(url, Some(key), Some(form)), called)
             .await
     }
 }
 
-fn intents(base_url: &str) -> Result<Url, StripeError> {
+fn endpoint(base_url: &str, name: &str) -> Result<Url, StripeError> {
     let mut url = Url::parse(base_url).map_err(|_| StripeError::BaseUrl)?;
     let plain = matches!(url.scheme(), "http" | "https")
         && url.has_host()
@@ -183,7 +196,7 @@ fn intents(base_url: &str) -> Result<Url, StripeError> {
     url.path_segments_mut()
         .map_err(|()| StripeError::BaseUrl)?
         .pop_if_empty()
-        .extend(["v1", "payment_intents"]);
+        .extend(["v1", name]);
     Ok(url)
 }
 
@@ -230,6 +243,49 @@ impl Provider for Stripe {
         let query = wire::list(since.unix_timestamp(), after.map(ProviderChargeId::as_str));
         url.set_query(Some(&query));
         let page = self.transport.page(Request::new(Method::GET, url)).await?;
+        // The walk would go round and round.
+        if page.next.is_some() && page.next.as_ref() == after {
+            return Err(Box::new(Answer::Unclear {
+                reason: Unclear::Unreadable,
+                replayed: false,
+            }));
+        }
+        Ok(page)
+    }
+
+    async fn refund(
+        &self,
+        refund: RefundId,
+        key: &str,
+        instruction: &RefundInstruction<'_>,
+    ) -> Reply<RefundObject> {
+        let form = wire::refund(refund, instruction);
+        self.keyed(self.refunds.clone(), key, form, RefundPhase::Refund)
+            .await
+    }
+
+    async fn read_refund(&self, refund: &ProviderRefundId) -> Reply<RefundObject> {
+        let mut url = self.refunds.clone();
+        // Always so: `refunds` is http or https.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.push(refund.as_str());
+        }
+        let request = Request::new(Method::GET, url);
+        self.transport.call(request, RefundPhase::ReadRefund).await
+    }
+
+    async fn list_refunds(
+        &self,
+        of: RefundsOf<'_>,
+        after: Option<&ProviderRefundId>,
+    ) -> Result<RefundPage, Box<Answer<RefundObject>>> {
+        let mut url = self.refunds.clone();
+        let query = wire::list_refunds(of, after.map(ProviderRefundId::as_str));
+        url.set_query(Some(&query));
+        let page = self
+            .transport
+            .refunds(Request::new(Method::GET, url))
+            .await?;
         // The walk would go round and round.
         if page.next.is_some() && page.next.as_ref() == after {
             return Err(Box::new(Answer::Unclear {

@@ -13,10 +13,11 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, Request, Response, Url};
 
-use super::wire;
+use super::wire::{self, Called};
 use super::{StripeError, StripeSettings};
-use crate::domain::outcome::{Answer, Phase, Unclear};
-use crate::provider::{Page, Reply};
+use crate::domain::outcome::{Answer, Unclear};
+use crate::domain::refund::outcome::RefundObject;
+use crate::provider::{Page, RefundPage, Reply};
 
 /// A `PaymentIntent` has a few kilobytes; what is larger than this is none.
 const MOST_OF_AN_OBJECT: usize = 1024 * 1024;
@@ -92,7 +93,7 @@ impl Transport {
         Ok(Self { client })
     }
 
-    pub(super) async fn call(&self, request: Request, phase: Phase) -> Reply {
+    pub(super) async fn call<C: Called>(&self, request: Request, called: C) -> Reply<C::Object> {
         let mut response = match self.client.execute(request).await {
             Ok(response) => response,
             Err(error) => {
@@ -103,7 +104,12 @@ impl Transport {
             }
         };
         match read(&mut response, MOST_OF_AN_OBJECT).await {
-            Ok(body) => wire::decode(response.status().as_u16(), response.headers(), &body, phase),
+            Ok(body) => wire::decode(
+                response.status().as_u16(),
+                response.headers(),
+                &body,
+                called,
+            ),
             Err(reason) => wire::unread(reason, response.headers()),
         }
     }
@@ -116,6 +122,21 @@ impl Transport {
             .map_err(|error| Box::new(failed(&error)))?;
         match read(&mut response, MOST_OF_A_PAGE).await {
             Ok(body) => wire::decode_page(response.status().as_u16(), response.headers(), &body),
+            Err(reason) => Err(Box::new(wire::unread(reason, response.headers()).answer)),
+        }
+    }
+
+    pub(super) async fn refunds(
+        &self,
+        request: Request,
+    ) -> Result<RefundPage, Box<Answer<RefundObject>>> {
+        let mut response = self
+            .client
+            .execute(request)
+            .await
+            .map_err(|error| Box::new(failed(&error)))?;
+        match read(&mut response, MOST_OF_A_PAGE).await {
+            Ok(body) => wire::decode_refunds(response.status().as_u16(), response.headers(), &body),
             Err(reason) => Err(Box::new(wire::unread(reason, response.headers()).answer)),
         }
     }
@@ -147,7 +168,7 @@ async fn read(response: &mut Response, most: usize) -> Result<Bytes, Unclear> {
 
 /// No answer came. Only what failed before there was a connection (refused, DNS, TLS handshake, the connect timeout)
 /// surely sent nothing; the deadline of the whole call may have struck at any point.
-fn failed(error: &reqwest::Error) -> Answer {
+fn failed<O>(error: &reqwest::Error) -> Answer<O> {
     if error.is_connect() {
         Answer::NotSent
     } else {

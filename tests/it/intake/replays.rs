@@ -92,8 +92,9 @@ async fn a_key_on_another_path_answers_for_nothing_but_its_charge() {
         (first.status, again.status, again.id()),
         (202, 200, first.id())
     );
+    // A charge's body is no refund's.
     let refund = send(&format!("/v1/charges/{}/refunds", first.id())).await;
-    assert_eq!((refund.status, refund.code()), (404, "not_found"));
+    assert_eq!((refund.status, refund.code()), (422, "invalid_request"));
     let canceled = send(&format!("/v1/charges/{}/cancel", second.id())).await;
     assert_eq!((canceled.status, canceled.id()), (200, second.id()));
     assert_eq!(canceled.body["stage"], "canceled");

@@ -100,6 +100,76 @@ async fn an_event_that_says_succeeded_completes_nothing_that_has_not() {
     assert!(service.ledger.charges().await.is_empty());
 }
 
+/// An event of a refund of this intent.
+fn refund_event(id: &str, refund: &str, status: &str, intent: &str, stamp: Option<&str>) -> String {
+    let mut about = json!({
+        "id": refund, "object": "refund", "created": now(), "status": status, "payment_intent": intent, "metadata": {},
+    });
+    if let Some(stamp) = stamp {
+        about["metadata"]["payonce_refund_id"] = json!(stamp);
+    }
+    event(id, "refund.updated", &about)
+}
+
+/// A charge with a completed refund, both as they are shown, and a service that takes deliveries and runs no jobs.
+async fn refunded(service: &TestService) -> (Value, Value, Running) {
+    let running = service.run_with(Roles::ALL, TOLD).await;
+    let client = &running.client;
+    let body = charge_body("pm_card_visa");
+    let paid = client.charge_and_wait("order-1", &body, 20).await;
+    let part = json!({"amount": 300});
+    let back = client.refund_and_wait(&paid.id(), "return-1", &part).await;
+    assert_eq!(back.body["status"], "completed", "{back:?}");
+    running.stop().await;
+    (paid.body, back.body, service.run_with(API, TOLD).await)
+}
+
+impl Running {
+    async fn tell(&self, service: &TestService, told: String, effect: &str) {
+        let answer = self.client.deliver(&told).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let effects = service.effects().await;
+        assert_eq!(effects.last().unwrap().1, effect, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_of_a_refund_lets_somebody_look_only_where_it_says_something_new() {
+    let service = TestService::new().await;
+    let (charge, refund, api) = refunded(&service).await;
+    let (object, stamp) = (object_of(&charge), refund["id"].as_str());
+    let ours = refund["provider_refund_id"].as_str().unwrap();
+    for (id, status, stamp, effect) in [
+        ("evt_1", "succeeded", stamp, "nothing_new"),
+        ("evt_2", "succeeded", None, "nothing_new"),
+        ("evt_3", "pending", stamp, "nudged"),
+        ("evt_4", "failed", None, "nudged"),
+    ] {
+        let told = refund_event(id, ours, status, object, stamp);
+        api.tell(&service, told, effect).await;
+    }
+    api.stop().await;
+}
+
+/// Made outside, under a stamp that the books do not know, a second one under ours; and one that is nobody's here.
+#[tokio::test]
+async fn an_event_of_a_refund_that_the_books_do_not_have_asks_for_a_sweep() {
+    let service = TestService::new().await;
+    let (charge, refund, api) = refunded(&service).await;
+    let (object, stamp) = (object_of(&charge), refund["id"].as_str());
+    let unknown = UNKNOWN.replace("chg_", "rfd_");
+    for (id, object, stamp, effect) in [
+        ("evt_1", object, None, "sweep_asked"),
+        ("evt_2", object, Some(unknown.as_str()), "sweep_asked"),
+        ("evt_3", object, stamp, "sweep_asked"),
+        ("evt_4", "pi_theirs", None, "not_ours"),
+    ] {
+        let told = refund_event(id, &id.replace("evt", "re"), "succeeded", object, stamp);
+        api.tell(&service, told, effect).await;
+    }
+    api.stop().await;
+}
+
 #[tokio::test]
 async fn money_that_moved_for_a_charge_that_was_told_failed_is_compared_at_once() {
     let service = TestService::new().await;

@@ -39,7 +39,8 @@ impl TestService {
 
     pub async fn jobs(&self, charge: &str) -> Vec<Job> {
         sqlx::query_as(
-            "SELECT state, attempt, last_error FROM outbox WHERE charge_id = $1 ORDER BY id",
+            "SELECT state, attempt, last_error FROM outbox
+             WHERE charge_id = $1 AND kind = 'charge' ORDER BY id",
         )
         .bind(uuid_of(charge))
         .fetch_all(&self.books)
@@ -122,4 +123,87 @@ impl TestService {
         })
         .await;
     }
+}
+
+impl TestService {
+    /// Returns when the refund's job is parked, and why it is.
+    pub async fn refund_parked(&self, refund: &serde_json::Value) -> String {
+        let id = refund_uuid(refund["id"].as_str().unwrap());
+        until("the refund is parked", async || {
+            sqlx::query_scalar::<_, Option<String>>(
+                "SELECT last_error FROM outbox WHERE refund_id = $1 AND state = 'parked'",
+            )
+            .bind(id)
+            .fetch_optional(&self.books)
+            .await
+            .unwrap()?
+        })
+        .await
+    }
+
+    /// Moves everything that a refund did into the past.
+    pub async fn age_refund(&self, refund: &str, seconds: i32) {
+        sqlx::query(
+            "UPDATE refunds
+             SET created_at = created_at - make_interval(secs => $2),
+                 updated_at = updated_at - make_interval(secs => $2),
+                 first_attempted_at = first_attempted_at - make_interval(secs => $2)
+             WHERE id = $1",
+        )
+        .bind(refund_uuid(refund))
+        .bind(f64::from(seconds))
+        .execute(&self.books)
+        .await
+        .unwrap();
+    }
+
+    /// All rows of a completed refund are gone, and its charge knows nothing of it, as before it was accepted.
+    pub async fn lose_refund(&self, refund: &serde_json::Value) {
+        let id = refund_uuid(refund["id"].as_str().unwrap());
+        for sql in [
+            "UPDATE charges SET amount_refunded = amount_refunded - refunds.amount
+             FROM refunds WHERE refunds.charge_id = charges.id AND refunds.id = $1",
+            "DELETE FROM idempotent_requests WHERE refund_id = $1",
+            "DELETE FROM refunds WHERE id = $1",
+        ] {
+            sqlx::query(sql)
+                .bind(id)
+                .execute(&self.books)
+                .await
+                .unwrap();
+        }
+    }
+
+    /// Asks for a sweep of everything, as a person does.
+    pub async fn want_sweep(&self) {
+        sqlx::query(
+            "INSERT INTO sweeps (provider, provider_account, reason, from_at)
+             VALUES ('stripe', 'default', 'operator', now() - interval '1 day')",
+        )
+        .execute(&self.books)
+        .await
+        .unwrap();
+    }
+
+    pub async fn pause(&self, kind: &str) {
+        sqlx::query("INSERT INTO pauses (kind, reason) VALUES ($1, 'a test')")
+            .bind(kind)
+            .execute(&self.books)
+            .await
+            .unwrap();
+    }
+
+    pub async fn resume(&self) {
+        sqlx::query("DELETE FROM pauses")
+            .execute(&self.books)
+            .await
+            .unwrap();
+    }
+}
+
+fn refund_uuid(refund: &str) -> Uuid {
+    refund
+        .parse::<payonce::domain::ids::RefundId>()
+        .unwrap()
+        .as_uuid()
 }

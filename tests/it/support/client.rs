@@ -136,6 +136,56 @@ impl Client {
         answer(request.send().await.unwrap()).await.unwrap()
     }
 
+    fn post_refund(&self, charge: &str, key: &str, body: &Value) -> reqwest::RequestBuilder {
+        self.http
+            .post(format!("{}/v1/charges/{charge}/refunds", self.base))
+            .bearer_auth(&self.token)
+            .header("idempotency-key", key)
+            .header("content-type", "application/json")
+            .body(body.to_string())
+    }
+
+    /// POSTs a refund; `Err` when the connection gave no answer.
+    pub async fn try_refund(
+        &self,
+        charge: &str,
+        key: &str,
+        body: &Value,
+    ) -> Result<Answer, reqwest::Error> {
+        answer(self.post_refund(charge, key, body).send().await?).await
+    }
+
+    pub async fn refund(&self, charge: &str, key: &str, body: &Value) -> Answer {
+        let request = self.post_refund(charge, key, body);
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
+    /// POSTs a refund and prefers to wait.
+    pub async fn refund_and_wait(&self, charge: &str, key: &str, body: &Value) -> Answer {
+        let request = self
+            .post_refund(charge, key, body)
+            .header("prefer", "wait=20");
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
+    /// The refund as it is once it is terminal.
+    pub async fn refund_ended(&self, id: &str) -> Value {
+        super::until(&format!("{id} is terminal"), async || {
+            let answer = self.get(&format!("/v1/refunds/{id}")).await;
+            (answer.body["status"] != "in_progress" && answer.status == 200).then_some(answer.body)
+        })
+        .await
+    }
+
+    /// The refund as it is once it is at `stage`.
+    pub async fn refund_at_stage(&self, id: &str, stage: &str) -> Value {
+        super::until(&format!("{id} is at {stage}"), async || {
+            let answer = self.get(&format!("/v1/refunds/{id}")).await;
+            (answer.body["stage"] == stage).then_some(answer.body)
+        })
+        .await
+    }
+
     /// Any request with a key, with a JSON body if there is one.
     pub async fn send(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();

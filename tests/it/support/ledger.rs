@@ -87,6 +87,41 @@ impl Ledger {
             .count()
     }
 
+    /// Every refund, whoever made it.
+    pub async fn refunds(&self) -> Vec<Value> {
+        self.get("/_sim/refunds").await.as_array().unwrap().clone()
+    }
+
+    /// The refunds that have the stamp of a refund of ours.
+    pub async fn refunds_of(&self, refund: &str) -> Vec<Value> {
+        let mut refunds = self.refunds().await;
+        refunds.retain(|found| found["metadata"]["payonce_refund_id"] == refund);
+        refunds
+    }
+
+    /// Refunds an object behind payonce's back, and returns the refund's id.
+    pub async fn refund_outside(&self, object: &str, amount: i64, stamp: Option<&str>) -> String {
+        let stamp = stamp.map_or_else(String::new, |stamp| {
+            format!("&metadata%5Bpayonce_refund_id%5D={stamp}")
+        });
+        let form = format!("payment_intent={object}&amount={amount}{stamp}");
+        let made = self.as_account("/v1/refunds", form).await;
+        made["id"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{made}"))
+            .to_owned()
+    }
+
+    /// The keys of the requests to make a refund, in their order.
+    pub async fn refund_keys(&self) -> Vec<String> {
+        let requests = self.requests().await;
+        requests
+            .iter()
+            .filter(|request| request["method"] == "POST" && request["path"] == "/v1/refunds")
+            .map(|request| key_of(request).to_owned())
+            .collect()
+    }
+
     /// Every object that was made, whether or not it moved money.
     pub async fn objects(&self) -> Vec<Value> {
         self.get("/_sim/objects").await.as_array().unwrap().clone()

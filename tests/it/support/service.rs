@@ -287,7 +287,7 @@ impl TestService {
             .count(
                 "SELECT count(*) FROM (
                      SELECT charges.id
-                     FROM charges LEFT JOIN outbox ON outbox.charge_id = charges.id
+                     FROM charges LEFT JOIN outbox ON outbox.charge_id = charges.id AND outbox.kind = 'charge'
                      GROUP BY charges.id
                      HAVING count(outbox.id) <> CASE WHEN charges.finished_at IS NULL THEN 1 ELSE 0 END
                  ) AS wrong",
@@ -303,7 +303,8 @@ impl TestService {
                 "SELECT count(*)
                  FROM idempotent_requests
                  LEFT JOIN charges ON charges.id = idempotent_requests.charge_id
-                 WHERE idempotent_requests.status IS DISTINCT FROM CASE
+                 WHERE idempotent_requests.operation = 'charge'
+                     AND idempotent_requests.status IS DISTINCT FROM CASE
                      WHEN charges.stage = 'succeeded' THEN 'completed'
                      WHEN charges.stage IN ('failed', 'canceled') THEN 'failed'
                      WHEN charges.id IS NOT NULL THEN 'in_progress'
@@ -315,6 +316,92 @@ impl TestService {
             "request rows that do not say what their charges say"
         );
         self.check_money().await;
+        self.check_refunds().await;
+    }
+
+    /// The invariant of refunds: an open one has one job, a request row says what its refund says, a charge says what its
+    /// refunds add up to. And of the money: once for a refund, never when it says failed, never more than the charge.
+    async fn check_refunds(&self) {
+        let wrong_jobs = self
+            .count(
+                "SELECT count(*) FROM refunds LEFT JOIN outbox ON outbox.refund_id = refunds.id
+                 WHERE (outbox.id IS NOT NULL) <> (refunds.finished_at IS NULL)",
+            )
+            .await;
+        assert_eq!(wrong_jobs, 0, "refunds with too many or too few jobs");
+        let disagreeing = self
+            .count(
+                "SELECT count(*)
+                 FROM idempotent_requests
+                 LEFT JOIN refunds ON refunds.id = idempotent_requests.refund_id
+                 WHERE idempotent_requests.operation = 'refund'
+                     AND idempotent_requests.status IS DISTINCT FROM CASE
+                         WHEN refunds.stage = 'succeeded' THEN 'completed'
+                         WHEN refunds.stage IN ('failed', 'canceled') THEN 'failed'
+                         WHEN refunds.id IS NOT NULL THEN 'in_progress'
+                     END",
+            )
+            .await;
+        assert_eq!(
+            disagreeing, 0,
+            "request rows that do not say what their refunds say"
+        );
+        let wrong_sums = self
+            .count(
+                "SELECT count(*)
+                 FROM charges
+                 WHERE amount_refunding <> COALESCE(
+                         (SELECT sum(amount) FROM refunds WHERE charge_id = charges.id AND finished_at IS NULL), 0)
+                     OR amount_refunded <> COALESCE(
+                         (SELECT sum(amount) FROM refunds WHERE charge_id = charges.id AND stage = 'succeeded'), 0)
+                         + COALESCE(
+                         (SELECT sum(amount) FROM external_refunds WHERE charge_id = charges.id AND counted), 0)",
+            )
+            .await;
+        assert_eq!(
+            wrong_sums, 0,
+            "charges that do not say what their refunds add up to"
+        );
+        self.check_refunded_money().await;
+    }
+
+    async fn check_refunded_money(&self) {
+        let theirs = self.ledger.refunds().await;
+        let rows: Vec<(uuid::Uuid, String, i64)> =
+            sqlx::query_as("SELECT id, stage, amount FROM refunds")
+                .fetch_all(&self.books)
+                .await
+                .unwrap();
+        for (id, stage, amount) in rows {
+            let id = payonce::domain::ids::RefundId::from_uuid(id).to_string();
+            let mut of_it = theirs
+                .iter()
+                .filter(|refund| refund["metadata"]["payonce_refund_id"] == id.as_str());
+            let found = of_it.next();
+            assert!(of_it.next().is_none(), "{id} was refunded twice");
+            match (stage.as_str(), found) {
+                ("succeeded", Some(refund)) => assert_eq!(refund["amount"], amount, "{id}"),
+                ("succeeded", None) => panic!("{id} says succeeded and no money went back"),
+                ("failed" | "canceled", Some(refund)) => {
+                    assert_ne!(refund["status"], "succeeded", "{id} says {stage}");
+                }
+                _ => {}
+            }
+        }
+        for charge in self.ledger.charges().await {
+            let back: i64 = theirs
+                .iter()
+                .filter(|refund| {
+                    refund["payment_intent"] == charge["id"]
+                        && !matches!(refund["status"].as_str(), Some("failed" | "canceled"))
+                })
+                .map(|refund| refund["amount"].as_i64().unwrap())
+                .sum();
+            assert!(
+                back <= charge["amount"].as_i64().unwrap(),
+                "{charge} was refunded by {back}"
+            );
+        }
     }
 
     /// As [`TestService::check_books`], and that merchants are told of each end once, as of the charge's last version.

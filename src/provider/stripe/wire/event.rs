@@ -8,8 +8,9 @@ use time::OffsetDateTime;
 
 use super::failure::Text;
 use super::object::Metadata;
-use crate::domain::ids::{ChargeId, ProviderChargeId};
-use crate::domain::provider_event::{About, ProviderEvent, Says};
+use super::refund;
+use crate::domain::ids::{ChargeId, ProviderChargeId, ProviderRefundId};
+use crate::domain::provider_event::{About, AboutRefund, ProviderEvent, Says};
 
 /// The longest id and the longest name of a kind that are kept.
 const MOST_TEXT: usize = 255;
@@ -49,6 +50,8 @@ struct Subject<'a> {
     payment_intent: Option<&'a RawValue>,
     #[serde(borrow, default)]
     metadata: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
 }
 
 /// Named by its id, or shown whole where the endpoint expands it.
@@ -69,7 +72,8 @@ impl Subject<'_> {
             .and_then(|made| OffsetDateTime::from_unix_timestamp(made).ok())
             .unwrap_or(at);
         let text = |text: Option<&Text<'_>>| text.map(|text| text.as_str().to_owned());
-        let (object, made_from) = match self.object.as_ref()?.as_str() {
+        let of = self.object.as_ref()?.as_str();
+        let (object, made_from) = match of {
             "payment_intent" => (text(self.id.as_ref()), made),
             "charge" | "refund" | "dispute" | "review" => {
                 let object = self
@@ -82,6 +86,7 @@ impl Subject<'_> {
             }
             _ => return None,
         };
+        let refund = (of == "refund").then(|| self.refund()).flatten();
         Some(About {
             object: object.and_then(|id| ProviderChargeId::parse(&id)),
             charge: self
@@ -89,8 +94,31 @@ impl Subject<'_> {
                 .and_then(shape::<Metadata<'_>>)
                 .and_then(|metadata| metadata.stamp()?.parse::<ChargeId>().ok()),
             made_from,
-            says: says(kind),
+            says: match &refund {
+                Some((_, says)) => *says,
+                None => says(kind),
+            },
+            refund: refund.map(|(refund, _)| refund),
         })
+    }
+
+    fn refund(&self) -> Option<(AboutRefund, Says)> {
+        let stamp = self
+            .metadata
+            .and_then(shape::<refund::Metadata<'_>>)
+            .and_then(|metadata| metadata.stamp()?.parse().ok());
+        let id = ProviderRefundId::parse(self.id.as_ref()?.as_str())?;
+        let says = match self
+            .status
+            .and_then(shape::<Text<'_>>)
+            .as_ref()
+            .map(Text::as_str)
+        {
+            Some("succeeded") => Says::Moved,
+            Some("failed" | "canceled") => Says::Over,
+            _ => Says::Changed,
+        };
+        Some((AboutRefund { id, stamp }, says))
     }
 }
 
@@ -170,6 +198,29 @@ mod tests {
                 assert_eq!(about.says, Says::Changed);
             }
         }
+    }
+
+    #[test]
+    fn a_refund_is_named_with_its_stamp_and_what_is_claimed_of_it() {
+        let stamp = STAMP.replace("chg_", "rfd_");
+        for (status, claims) in [
+            (r#""succeeded""#, Says::Moved),
+            (r#""failed""#, Says::Over),
+            (r#""canceled""#, Says::Over),
+            (r#""pending""#, Says::Changed),
+            ("7", Says::Changed),
+        ] {
+            let object = format!(
+                r#"{{"object":"refund","id":"re_1","payment_intent":"pi_1","status":{status},"metadata":{{"payonce_refund_id":"{stamp}"}}}}"#
+            );
+            let about = about("refund.updated", &object);
+            let refund = about.refund.unwrap();
+            assert_eq!(refund.id.as_str(), "re_1");
+            assert_eq!(refund.stamp, stamp.parse().ok());
+            assert_eq!((about.says, about.charge), (claims, None));
+        }
+        let object = r#"{"object":"refund","id":"re_1","payment_intent":"pi_1","metadata":[]}"#;
+        assert_eq!(about("refund.created", object).refund.unwrap().stamp, None);
     }
 
     #[test]

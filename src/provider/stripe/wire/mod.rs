@@ -7,6 +7,7 @@ mod event;
 mod failure;
 mod form;
 mod object;
+mod refund;
 #[cfg(test)]
 mod tests;
 
@@ -19,9 +20,11 @@ use time::format_description::well_known::Rfc2822;
 
 pub(super) use self::event::event;
 use self::failure::ErrorObject;
-pub(super) use self::form::{execute, list, prepare};
-use super::super::{Page, Reply};
-use crate::domain::outcome::{Answer, Phase, Unclear};
+pub(super) use self::form::{execute, list, list_refunds, prepare, refund};
+use super::super::{Page, RefundPage, Reply};
+use crate::domain::charge::Failure;
+use crate::domain::outcome::{Answer, Object, Phase, Unclear};
+use crate::domain::refund::outcome::{RefundObject, RefundPhase};
 
 /// The longest wait taken from a `Retry-After`: more is no hint of a rate limiter, and would hold jobs for nothing.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_hours(1);
@@ -32,11 +35,61 @@ struct ErrorBody<'a> {
     error: ErrorObject<'a>,
 }
 
+/// What was called: a call about a charge's object, or one about a refund. It says what comes back when all is well and
+/// which errors are final.
+pub trait Called: Copy {
+    type Object;
+
+    fn object(body: &[u8]) -> Option<Self::Object>;
+    /// Whether a `resource_missing` means that the object asked for by its id is not there.
+    fn is_missing(self, error: &ErrorObject<'_>) -> bool;
+    fn final_refusal(self, error: &ErrorObject<'_>) -> Option<Failure>;
+}
+
+impl Called for Phase {
+    type Object = Object;
+
+    fn object(body: &[u8]) -> Option<Object> {
+        object::intent(body)
+    }
+
+    fn is_missing(self, error: &ErrorObject<'_>) -> bool {
+        self != Self::Prepare && !matches!(error.param(), "payment_method" | "customer")
+    }
+
+    fn final_refusal(self, error: &ErrorObject<'_>) -> Option<Failure> {
+        failure::is_final_refusal(error).then(|| error.failure())
+    }
+}
+
+impl Called for RefundPhase {
+    type Object = RefundObject;
+
+    fn object(body: &[u8]) -> Option<RefundObject> {
+        refund::refund(body)
+    }
+
+    fn is_missing(self, _error: &ErrorObject<'_>) -> bool {
+        true
+    }
+
+    fn final_refusal(self, error: &ErrorObject<'_>) -> Option<Failure> {
+        (self == Self::Refund)
+            .then(|| refund::final_refusal(error))
+            .flatten()
+    }
+}
+
 /// Turns one whole response into an answer.
-pub fn decode(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> Reply {
+pub fn decode<C: Called>(
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    called: C,
+) -> Reply<C::Object> {
     let replayed = is_true(headers, "idempotent-replayed");
     let answer = if status == 200 {
-        object::intent(body).map_or(
+        C::object(body).map_or(
             Answer::Unclear {
                 reason: Unclear::Unreadable,
                 replayed,
@@ -44,9 +97,27 @@ pub fn decode(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> Re
             |object| Answer::Object { object, replayed },
         )
     } else {
-        from_error(status, headers, body, phase)
+        from_error(status, headers, body, called)
     };
     reply(answer, headers)
+}
+
+/// Turns one whole page of a list of refunds into what is read of it, or the answer that stands in its place.
+pub fn decode_refunds(
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<RefundPage, Box<Answer<RefundObject>>> {
+    if status != 200 {
+        let phase = RefundPhase::ListRefunds;
+        return Err(Box::new(from_error(status, headers, body, phase)));
+    }
+    refund::page(body).ok_or_else(|| {
+        Box::new(Answer::Unclear {
+            reason: Unclear::Unreadable,
+            replayed: false,
+        })
+    })
 }
 
 /// Turns one whole page of a list into its objects with a stamp of ours, or the answer that stands in its place.
@@ -63,12 +134,12 @@ pub fn decode_page(status: u16, headers: &HeaderMap, body: &[u8]) -> Result<Page
 }
 
 /// The answer in place of a body that was not read to its end, with the request id that came with its head.
-pub(super) fn unread(reason: Unclear, headers: &HeaderMap) -> Reply {
+pub(super) fn unread<O>(reason: Unclear, headers: &HeaderMap) -> Reply<O> {
     let replayed = is_true(headers, "idempotent-replayed");
     reply(Answer::Unclear { reason, replayed }, headers)
 }
 
-fn reply(answer: Answer, headers: &HeaderMap) -> Reply {
+fn reply<O>(answer: Answer<O>, headers: &HeaderMap) -> Reply<O> {
     let request_id = headers
         .get("request-id")
         .and_then(|id| id.to_str().ok())
@@ -77,7 +148,12 @@ fn reply(answer: Answer, headers: &HeaderMap) -> Reply {
     Reply { answer, request_id }
 }
 
-fn from_error(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> Answer {
+fn from_error<C: Called>(
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    called: C,
+) -> Answer<C::Object> {
     let replayed = is_true(headers, "idempotent-replayed");
     let unclear = |reason| Answer::Unclear { reason, replayed };
     let answer = match status {
@@ -85,7 +161,7 @@ fn from_error(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> An
         500..=599 => unclear(Unclear::ServerError),
         400..=499 => {
             let parsed = serde_json::from_slice::<ErrorBody<'_>>(body).ok();
-            from_client_error(status, headers, parsed.map(|body| body.error), phase)
+            from_client_error(status, headers, parsed.map(|body| body.error), called)
         }
         _ => unclear(Unclear::UnknownStatus),
     };
@@ -103,12 +179,12 @@ fn from_error(status: u16, headers: &HeaderMap, body: &[u8], phase: Phase) -> An
     }
 }
 
-fn from_client_error(
+fn from_client_error<C: Called>(
     status: u16,
     headers: &HeaderMap,
     error: Option<ErrorObject<'_>>,
-    phase: Phase,
-) -> Answer {
+    called: C,
+) -> Answer<C::Object> {
     let replayed = is_true(headers, "idempotent-replayed");
     let unclear = |reason| Answer::Unclear { reason, replayed };
     let (kind, code) = error
@@ -140,33 +216,30 @@ fn from_client_error(
         },
         (401 | 403, _) => Answer::Denied,
         (400 | 402 | 404, None) => unclear(Unclear::Unreadable),
-        (400 | 402 | 404, Some(error)) => named(status, &error, phase, replayed),
+        (400 | 402 | 404, Some(error)) => named(status, &error, called, replayed),
         // 409 without a code that is known, 424 and whatever else.
         _ => unclear(Unclear::UnknownStatus),
     }
 }
 
 /// A 400, 402 or 404 in Stripe's own words.
-fn named(status: u16, error: &ErrorObject<'_>, phase: Phase, replayed: bool) -> Answer {
+fn named<C: Called>(
+    status: u16,
+    error: &ErrorObject<'_>,
+    called: C,
+    replayed: bool,
+) -> Answer<C::Object> {
     let unclear = |reason| Answer::Unclear { reason, replayed };
-    let is_intent = !matches!(error.param(), "payment_method" | "customer");
     match error.kind() {
         "card_error" => Answer::Refused {
             failure: error.failure(),
             replayed,
         },
         "invalid_request_error" => {
-            if status == 404
-                && error.code() == "resource_missing"
-                && is_intent
-                && phase != Phase::Prepare
-            {
+            if status == 404 && error.code() == "resource_missing" && called.is_missing(error) {
                 Answer::NotFound
-            } else if failure::is_final_refusal(error) {
-                Answer::Refused {
-                    failure: error.failure(),
-                    replayed,
-                }
+            } else if let Some(failure) = called.final_refusal(error) {
+                Answer::Refused { failure, replayed }
             } else if status == 402 {
                 unclear(Unclear::UnknownStatus)
             } else {
