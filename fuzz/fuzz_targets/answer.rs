@@ -14,6 +14,7 @@ use payonce::domain::ids::ChargeId;
 use payonce::domain::outcome::{
     Answer, Asked, Context, Object, ObjectStatus, Phase, Reason, Step, decide,
 };
+use payonce::domain::refund::outcome::{RefundObject, RefundPhase, RefundStatus};
 use payonce::provider::stripe::wire;
 use serde_json::Value;
 
@@ -36,6 +37,16 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     check_page(status, &headers, body);
+    for phase in [RefundPhase::Refund, RefundPhase::ReadRefund] {
+        let answer = wire::decode(status, &headers, body, phase).answer;
+        if let Answer::Object { object, .. } = &answer {
+            assert_eq!(status, 200);
+            check_refund(&Json::of(body), object);
+        }
+        let refused = matches!(answer, Answer::Refused { .. });
+        assert!(!refused || matches!(status, 400 | 402 | 404));
+    }
+    check_refunds(status, &headers, body);
 });
 
 /// Any of those that count, and the request id and the wait of a rate limiter from the body's first line.
@@ -181,5 +192,41 @@ fn check_page(status: u16, headers: &HeaderMap, body: &[u8]) {
             }
         }
         Err(answer) => assert!(!matches!(*answer, Answer::Object { .. } | Answer::NotSent)),
+    }
+}
+
+fn check_refund(json: &Json, refund: &RefundObject) {
+    assert_eq!(json.at(&["id"]), refund.id.as_str());
+    assert_eq!(json.at(&["amount"]), refund.amount);
+    let currency = json.at(&["currency"]);
+    let currency = currency.as_str().map(str::to_ascii_lowercase);
+    assert_eq!(currency.as_deref(), Some(refund.currency.as_str()));
+    let stamp = json.at(&["metadata", "payonce_refund_id"]);
+    assert_eq!(stamp.as_str(), refund.stamp.as_deref());
+    let status = json.at(&["status"]);
+    for (known, word) in [
+        (RefundStatus::Succeeded, "succeeded"),
+        (RefundStatus::Failed, "failed"),
+        (RefundStatus::Canceled, "canceled"),
+    ] {
+        assert_eq!(refund.status == known, status == word);
+    }
+}
+
+fn check_refunds(status: u16, headers: &HeaderMap, body: &[u8]) {
+    let Ok(page) = wire::decode_refunds(status, headers, body) else {
+        return;
+    };
+    assert_eq!(status, 200);
+    let json = Json::of(body);
+    assert_eq!(json.at(&["has_more"]), page.next.is_some());
+    let all = json.items(&["data"]);
+    let all: Vec<_> = all
+        .iter()
+        .filter(|json| !json.at(&["payment_intent"]).is_null())
+        .collect();
+    assert_eq!(all.len(), page.refunds.len());
+    for (refund, json) in page.refunds.iter().zip(all) {
+        check_refund(json, refund);
     }
 }

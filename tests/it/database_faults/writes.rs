@@ -110,7 +110,7 @@ async fn a_write_whose_answer_is_lost_is_never_told_as_one_that_stored_nothing()
             assert!(!detail.contains("nothing was stored"), "{name}: {detail}");
         }
     }
-    // Those of the second and third round were made, and deleted; the first rounds' is still there.
+    // Each round has made two and deleted one; of the first neither was done.
     let endpoints = service
         .count("SELECT count(*) FROM webhook_endpoints")
         .await;
@@ -132,8 +132,9 @@ async fn a_write_that_never_reached_the_database_stored_nothing_and_its_client_i
         .run_with(API, &[("database.url", proxy.url())])
         .await;
     let all = writes(&api.client, "a").await;
-    // Known for two seconds after this: nobody is asked about it.
     proxy.network.refuse();
+    // The pool gives up the connections that it had.
+    assert_eq!(api.client.get(ENDPOINTS).await.status, 503);
     for write in all {
         let told = write.sent(&api.client).await;
         assert_eq!((told.status, told.code()), (503, "unavailable"), "{told:?}");

@@ -249,7 +249,7 @@ async fn a_cancel_while_the_customer_is_asked_is_waited_for_until_it_is_decided(
         service.ledger.held().await;
         // The cancel waits, and so does whoever asks now.
         let (shown, ()) = tokio::join!(client.show_and_wait(&id, 30), async {
-            running.has_waiting(2).await;
+            tokio::time::sleep(A_WHILE).await;
             service.ledger.release().await;
         });
         shown
