@@ -113,6 +113,12 @@ impl DbError {
         }
     }
 
+    /// The same after a statement that was committed.
+    #[must_use]
+    pub fn after_commit(self) -> Self {
+        Self::AfterCommit(Box::new(self))
+    }
+
     /// The SQLSTATE, where Postgres gave one: unlike its message, it never holds data.
     pub fn sqlstate(&self) -> Option<String> {
         match self {

@@ -7,7 +7,7 @@ pub mod currency;
 pub mod signature;
 mod transport;
 pub mod webhooks;
-mod wire;
+pub mod wire;
 
 use std::fmt;
 use std::time::Duration;
