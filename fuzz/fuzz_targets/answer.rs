@@ -164,7 +164,7 @@ fn check_step(status: u16, body: &[u8], phase: Phase, answer: Answer, cancel_req
             let unmade = phase == Phase::Prepare && refused;
             assert!(unmade || (says("canceled") && is_ours()));
         }
-        Step::Canceled(_) => assert!(says("canceled") && is_ours),
+        Step::Canceled(_) => assert!(says("canceled") && is_ours()),
         Step::Execute(object) => {
             assert!(status == 200 && is_ours() && !says("succeeded") && !says("canceled"));
             assert_eq!(json.at(&["id"]), object.as_str());
