@@ -61,7 +61,7 @@ pub(super) fn admit(
     }
     if fault == Some(Fault::ForgetKeys) {
         state
-            .forget_keys(&owner)
+            .forget_keys(&owner, call.phase.is_of_refunds())
             .map_err(|error| refuse(refusals::journal(&error)))?;
     }
     let work = claimed(state, &owner, &call, now_ms).map_err(refuse)?;

@@ -107,7 +107,7 @@ impl Run {
                 now_ms,
             );
             if written.is_ok() && self.fault == Some(Fault::ForgetKeys) {
-                written = state.forget_keys(&self.owner);
+                written = state.forget_keys(&self.owner, self.call.phase.is_of_refunds());
             }
         }
         if let (Some((key, ticket)), true) = (claimed, !executed || written.is_err()) {
@@ -150,7 +150,7 @@ impl Run {
             });
             written = state.commit_refund(&self.owner, made.refund, under, now_ms);
             if written.is_ok() && self.fault == Some(Fault::ForgetKeys) {
-                written = state.forget_keys(&self.owner);
+                written = state.forget_keys(&self.owner, self.call.phase.is_of_refunds());
             }
         }
         if let (Some((key, ticket)), true) = (claimed, !made.executed || written.is_err()) {

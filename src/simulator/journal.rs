@@ -53,6 +53,8 @@ pub(super) struct Record<'a> {
     pub(super) spent: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) forget_keys: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) forget_refund_keys: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) offset_s: Option<i64>,
 }

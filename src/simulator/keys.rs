@@ -1,7 +1,7 @@
 //! One account's idempotency keys.
 //!
 //! The first answer under a key is kept and replayed until the window is over; a key is never executed twice within
-//! it, save when `forget` was called. What is kept is pruned as time goes on, so memory is bounded by one window.
+//! it, save when `forget` was called, for refunds or for all else. What is kept is pruned as time goes on, so memory is bounded by one window.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ pub(super) struct Keys {
     /// Oldest first: when each entry was made, and which.
     order: VecDeque<(i64, Arc<str>, u64)>,
     next_ticket: u64,
-    /// Answers of earlier tickets are as good as gone.
-    forgotten_before: u64,
+    /// Answers of earlier tickets are as good as gone: of all but refunds, and of refunds.
+    forgotten_before: [u64; 2],
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Keys {
     pub(super) fn claim(&mut self, key: &str, request: First, now: i64, window_s: i64) -> Claim {
         self.prune(now, window_s);
         if let Some(entry) = self.entries.get(key) {
-            let over = now - entry.at >= window_s || entry.ticket < self.forgotten_before;
+            let over = now - entry.at >= window_s || self.forgot(entry);
             if entry.busy || !over {
                 if entry.first.fingerprint != request.fingerprint {
                     return if entry.first.path == request.path {
@@ -127,8 +127,14 @@ impl Keys {
         self.insert(key, first, at, Some(answer));
     }
 
-    pub(super) fn forget(&mut self) {
-        self.forgotten_before = self.next_ticket;
+    /// Forgets the keys of all requests about refunds, or of all others.
+    pub(super) fn forget(&mut self, of_refunds: bool) {
+        self.forgotten_before[usize::from(of_refunds)] = self.next_ticket;
+    }
+
+    fn forgot(&self, entry: &Entry) -> bool {
+        let of_refunds = entry.first.path.starts_with("/v1/refunds");
+        entry.ticket < self.forgotten_before[usize::from(of_refunds)]
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = Kept<'_>> {
@@ -136,7 +142,7 @@ impl Keys {
             let entry = self
                 .entries
                 .get(key)
-                .filter(|entry| entry.ticket == *ticket && *ticket >= self.forgotten_before)?;
+                .filter(|entry| entry.ticket == *ticket && !self.forgot(entry))?;
             Some(Kept {
                 key,
                 at: *at,
@@ -245,7 +251,9 @@ mod tests {
     #[test]
     fn a_released_or_forgotten_key_is_free() {
         let mut keys = kept();
-        keys.forget();
+        keys.forget(true);
+        assert!(matches!(keys.claim("k", same(), 1, 100), Claim::Replay(_)));
+        keys.forget(false);
         let Claim::Ours(ticket) = keys.claim("k", asked("req_2", "/b", 2), 1, 100) else {
             panic!("forgotten")
         };

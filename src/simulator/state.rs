@@ -366,13 +366,15 @@ impl State {
             .find_map(|account| Some((account.owner.clone(), account.refund(id)?.clone())))
     }
 
-    pub(super) fn forget_keys(&mut self, owner: &Owner) -> io::Result<()> {
+    /// Of requests about refunds, or of all others.
+    pub(super) fn forget_keys(&mut self, owner: &Owner, of_refunds: bool) -> io::Result<()> {
         self.append(&Record {
             owner: Some(owner.clone()),
-            forget_keys: true,
+            forget_keys: !of_refunds,
+            forget_refund_keys: of_refunds,
             ..Record::default()
         })?;
-        self.account_mut(owner).keys.forget();
+        self.account_mut(owner).keys.forget(of_refunds);
         Ok(())
     }
 
@@ -474,7 +476,10 @@ impl State {
             account.spent.insert(what.into_owned().into());
         }
         if record.forget_keys {
-            account.keys.forget();
+            account.keys.forget(false);
+        }
+        if record.forget_refund_keys {
+            account.keys.forget(true);
         }
         if let Some(key) = record.key {
             let (first, answer) = key.answer(account)?;

@@ -6,7 +6,10 @@ WITH finished AS (
         version = refunds.version + 1,
         provider_refund_id = COALESCE(refunds.provider_refund_id, $6),
         failure = $7::text::jsonb,
-        recheck_at = CASE $5 WHEN 'succeeded' THEN now() + $9::interval END,
+        recheck_at = CASE $5 WHEN 'succeeded' THEN
+            -- News came while it was read: of a refund, success is not the last word.
+            CASE WHEN refunds.recheck_at <= now() THEN refunds.recheck_at ELSE now() + $9::interval END
+        END,
         updated_at = now(),
         finished_at = now()
     WHERE refunds.id = $1
