@@ -27,7 +27,8 @@ pub async fn find(
             customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, created_at, updated_at, finished_at, amount_refunded
+            next_action, created_at, updated_at, finished_at, amount_refunded,
+            cancel_requested_at IS NOT NULL AS "cancel_requested!"
         FROM charges
         WHERE id = $1
             AND merchant_id = $2
@@ -54,6 +55,7 @@ pub async fn find_all(
             metadata, live, provider, stage, money, version, attempts,
             prepares, provider_account, provider_charge_id, failure,
             next_action, charges.created_at, charges.updated_at, finished_at, amount_refunded,
+            cancel_requested_at IS NOT NULL AS "cancel_requested!",
             intake_id AS "intake_id?"
         FROM charges
         LEFT JOIN idempotent_requests
@@ -97,6 +99,7 @@ pub async fn find_all(
                 created_at: row.created_at,
                 updated_at: row.updated_at,
                 finished_at: row.finished_at,
+                cancel_requested: row.cancel_requested,
                 amount_refunded: row.amount_refunded,
             };
             Ok((Charge::try_from(charge)?, row.intake_id))
@@ -122,7 +125,8 @@ pub async fn find_changed(
             customer, return_url, off_session, reference, description,
             metadata, live, provider, stage, money, charges.version, attempts,
             prepares, provider_account, provider_charge_id, failure,
-            next_action, created_at, updated_at, finished_at, amount_refunded
+            next_action, created_at, updated_at, finished_at, amount_refunded,
+            cancel_requested_at IS NOT NULL AS "cancel_requested!"
         FROM unnest($1::uuid[], $2::integer[]) AS seen (id, version)
         JOIN charges ON charges.id = seen.id
         WHERE charges.version <> seen.version
@@ -165,6 +169,7 @@ pub(super) struct ChargeRow {
     pub(super) created_at: OffsetDateTime,
     pub(super) updated_at: OffsetDateTime,
     pub(super) finished_at: Option<OffsetDateTime>,
+    pub(super) cancel_requested: bool,
     pub(super) amount_refunded: i64,
 }
 
@@ -212,6 +217,7 @@ impl TryFrom<ChargeRow> for Charge {
             created_at: row.created_at,
             updated_at: row.updated_at,
             finished_at: row.finished_at,
+            cancel_requested: row.cancel_requested,
             amount_refunded: row.amount_refunded,
         })
     }

@@ -26,6 +26,8 @@ pub struct Charge {
     pub created_at: OffsetDateTime,
     pub updated_at: OffsetDateTime,
     pub finished_at: Option<OffsetDateTime>,
+    /// The client has asked for a cancel, and nobody waits for the customer any more.
+    pub cancel_requested: bool,
     /// What went back, in minor units: completed refunds, and those made outside payonce.
     pub amount_refunded: i64,
     /// The account that it is made in, decided at acceptance; `None` for the default one of whoever runs it.

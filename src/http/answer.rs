@@ -1,4 +1,4 @@
-//! What routes have in common: to ask the database within its time, and to answer in JSON.
+//! What routes have in common: to ask the database within its time, to write within it, and to answer in JSON.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,10 +6,11 @@ use axum::response::Response;
 use serde::Serialize;
 
 use super::HttpState;
+use super::code::Code;
 use super::problem::ApiError;
-use crate::db::DbError;
+use crate::db::{DbError, Fault};
 
-/// What the database said, or why it can't be told now.
+/// What the database said, or why it can't be told now. For what only reads: whatever comes of it, nothing was stored.
 pub(super) async fn in_time<T>(
     state: &HttpState,
     asked: impl Future<Output = Result<T, DbError>>,
@@ -18,6 +19,26 @@ pub(super) async fn in_time<T>(
         .await
         .map_err(|_| ApiError::unavailable())?
         .map_err(ApiError::database)
+}
+
+/// What came of a write, or why it did not come about; `unknown` where it may have, all the same.
+pub(super) async fn stored<T>(
+    state: &HttpState,
+    asked: impl Future<Output = Result<T, DbError>>,
+    unknown: impl FnOnce() -> ApiError,
+) -> Result<T, ApiError> {
+    match tokio::time::timeout(state.parts().limits.database_wait, asked).await {
+        Ok(Ok(written)) => Ok(written),
+        Ok(Err(error)) if error.fault() == Fault::Unknown => Err(unknown().with_source(error)),
+        Ok(Err(error)) => Err(ApiError::database(error)),
+        Err(_) => Err(unknown()),
+    }
+}
+
+/// It may have been written, and the same request again does no harm.
+pub(super) fn send_again(what_may_be: &'static str) -> ApiError {
+    let detail = format!("{what_may_be}; send the same request again");
+    ApiError::new(Code::AcceptanceUnknown, detail)
 }
 
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, ApiError> {

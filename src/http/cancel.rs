@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 
 use super::code::Code;
 use super::problem::ApiError;
-use super::{HttpState, charges, read_body};
+use super::{HttpState, answer, charges, read_body};
 use crate::db::{self, DbError};
 use crate::domain::charge::{Charge, State as ChargeState};
 use crate::domain::ids::{ChargeId, MerchantId};
@@ -36,20 +36,15 @@ pub(super) async fn cancel(
     let id = charges::path_id(id)?;
     let (pool, window) = (&state.parts().pool, state.parts().limits.key_window);
     let ask = pool.ask(async |connection| ask(connection, principal.merchant, id, window).await);
-    let charge = tokio::time::timeout(state.parts().limits.database_wait, ask)
-        .await
-        // The request may have been written: asking again is safe.
-        .map_err(|_| {
-            let detail = "the cancel may have been taken; send the same request again";
-            ApiError::new(Code::Unavailable, detail)
-        })?
-        .map_err(ApiError::database)?
+    let unknown = || answer::send_again("the cancel may have been taken").with_charge(id);
+    let charge = answer::stored(&state, ask, unknown)
+        .await?
         .ok_or_else(charges::absent)?;
     // After the commit: whoever waits for the charge looks again.
     state.parts().waits.charges.changed([id]);
     match &charge.progress.state {
         ChargeState::Canceled => {
-            charges::settled_response(&state, &head.headers, StatusCode::OK, Box::new(charge)).await
+            charges::settled_response(&state, &head, StatusCode::OK, Box::new(charge)).await
         }
         ChargeState::Succeeded | ChargeState::Failed(_) => Err(ApiError::new(
             Code::ChargeNotCancelable,
@@ -60,13 +55,7 @@ pub(super) async fn cancel(
         | ChargeState::Processing { .. }
         | ChargeState::RequiresAction(_)
         | ChargeState::RequiresReconciliation => {
-            charges::settled_response(
-                &state,
-                &head.headers,
-                StatusCode::ACCEPTED,
-                Box::new(charge),
-            )
-            .await
+            charges::settled_response(&state, &head, StatusCode::ACCEPTED, Box::new(charge)).await
         }
     }
 }
@@ -81,5 +70,6 @@ async fn ask(
     if !db::cancel::before_execute(connection, merchant, id, key_window).await? {
         db::cancel::request(connection, merchant, id).await?;
     }
-    db::charges::find(connection, merchant, id).await
+    let found = db::charges::find(connection, merchant, id).await;
+    found.map_err(DbError::after_commit)
 }

@@ -7,11 +7,12 @@
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 use super::auth::Principal;
-use super::body::{self, Parsed};
+use super::body::{self, Judged};
 use super::charge_body::ChargeBody;
 use super::code::Code;
 use super::limits::HttpLimits;
@@ -37,7 +38,7 @@ pub(super) async fn create(
         Ok(_) => meters.replayed(),
         Err(error) => meters.refused(error),
     }
-    accepted_response(&state, &head.headers, taken?).await
+    accepted_response(&state, &head, taken?).await
 }
 
 async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<Accepted, ApiError> {
@@ -54,8 +55,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
         ..
     } = state.parts().limits;
     let body = read_body::read(body, body_bytes, body_read).await?;
-    let Parsed { draft, faults } = body::parse(&body)?;
-    match judge(draft, faults, state)? {
+    match body::judge(body::parse(&body)?, &state.parts().rules)? {
         Judged::Good(request) => submit(state, principal, key, request).await,
         Judged::Refused(draft, violations) => {
             replay_or_refuse(state, principal.merchant, &key, &draft, violations).await
@@ -66,7 +66,7 @@ async fn take_in(state: &HttpState, headers: &HeaderMap, body: Body) -> Result<A
 /// 202 for the request that made the charge, 200 for every other; the body is the charge as it stands.
 pub(super) async fn accepted_response(
     state: &HttpState,
-    headers: &HeaderMap,
+    head: &Parts,
     Accepted { charge, is_new }: Accepted,
 ) -> Result<Response, ApiError> {
     let status = if is_new {
@@ -74,7 +74,7 @@ pub(super) async fn accepted_response(
     } else {
         StatusCode::OK
     };
-    let mut response = settled_response(state, headers, status, charge).await?;
+    let mut response = settled_response(state, head, status, charge).await?;
     if !is_new {
         let replayed = HeaderValue::from_static("true");
         response
@@ -87,13 +87,13 @@ pub(super) async fn accepted_response(
 pub(super) async fn show(
     State(state): State<HttpState>,
     id: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    head: Parts,
 ) -> Result<Response, ApiError> {
-    let principal = state.auth().authenticate(&headers).await?;
+    let principal = state.auth().authenticate(&head.headers).await?;
     let id = path_id(id)?;
     let charge = read(&state, principal.merchant, id).await?;
     let charge = Box::new(charge.ok_or_else(absent)?);
-    settled_response(&state, &headers, StatusCode::OK, charge).await
+    settled_response(&state, &head, StatusCode::OK, charge).await
 }
 
 pub(super) fn absent() -> ApiError {
@@ -127,41 +127,6 @@ pub(super) async fn admit(
 pub(super) struct Accepted {
     charge: Box<Charge>,
     is_new: bool,
-}
-
-enum Judged {
-    Good(ChargeRequest),
-    /// The shape is right and some rule refuses it.
-    Refused(Draft, Vec<Violation>),
-}
-
-/// Judges what could be read by every rule, so that all faults are named at once.
-fn judge(draft: Draft, faults: Vec<Violation>, state: &HttpState) -> Result<Judged, ApiError> {
-    let judged = ChargeRequest::judge(draft, &state.parts().rules);
-    if faults.is_empty() {
-        return Ok(match judged {
-            Ok(request) => Judged::Good(request),
-            Err(refused) => Judged::Refused(refused.draft, refused.violations),
-        });
-    }
-    let mut all = faults;
-    if let Err(refused) = judged {
-        // A field that could not be read was judged by what stands in its place.
-        let unread = all.len();
-        for violation in refused.violations {
-            let known = all[..unread].iter().any(|fault| covers(fault, &violation));
-            if !known {
-                all.push(violation);
-            }
-        }
-    }
-    Err(ApiError::invalid_request(all))
-}
-
-/// Whether a rule was judged by what stands in the place of something that could not be read.
-pub(super) fn covers(fault: &Violation, violation: &Violation) -> bool {
-    let is_no_object = fault.pointer == "#" && fault.rule == "type";
-    is_no_object || fault.pointer == violation.pointer
 }
 
 async fn submit(
@@ -266,15 +231,15 @@ pub(super) async fn read(
 /// The charge, after the wait that the client asked for.
 pub(super) async fn settled_response(
     state: &HttpState,
-    headers: &HeaderMap,
+    head: &Parts,
     status: StatusCode,
     charge: Box<Charge>,
 ) -> Result<Response, ApiError> {
-    let Some(seconds) = prefer::wait(headers) else {
+    let Some(seconds) = prefer::wait(&head.headers) else {
         return charge_response(status, &charge);
     };
-    let (charge, applied) =
-        prefer::settle(state, &state.parts().waits.charges, charge, seconds).await;
+    let (peer, waits) = (head.extensions.get(), &state.parts().waits);
+    let (charge, applied) = prefer::settle(state, peer, &waits.charges, charge, seconds).await;
     let mut response = charge_response(status, &charge)?;
     if applied {
         prefer::set_applied(&mut response, seconds);

@@ -30,6 +30,7 @@ pub enum Code {
     Overloaded,
     Unavailable,
     AcceptanceUnknown,
+    OutcomeUnknown,
 }
 
 /// Whether sending again is safe, and what to change before.
@@ -89,6 +90,7 @@ impl Code {
         Self::Overloaded,
         Self::Unavailable,
         Self::AcceptanceUnknown,
+        Self::OutcomeUnknown,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -368,8 +370,16 @@ impl Code {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The request may have been accepted",
                 SameRequest,
-                "The answer of the database did not come: the request may have been accepted or not. charge_id names the charge that it would be.",
-                "Send the same request again, with the same key: it makes at most one charge. Never take a new key.",
+                "The answer of the database did not come: the request may have been accepted or not. charge_id names the charge that it would be, if it makes one.",
+                "Send the same request again, with the same key if it has one: it makes at most one charge. Never take a new key.",
+            ),
+            Self::OutcomeUnknown => (
+                "outcome_unknown",
+                StatusCode::SERVICE_UNAVAILABLE,
+                "What was asked for may have been done",
+                Never,
+                "The answer of the database did not come, and to ask twice is not the same as to ask once. detail names what may be there now.",
+                "Look for it before you send again: its secret was told to nobody.",
             ),
         };
         Entry {

@@ -75,8 +75,9 @@ fn of_other_books() -> ApiError {
     }])
 }
 
-#[derive(Debug)]
-struct Asked {
+/// A list as a client asks for it.
+#[derive(Debug, PartialEq)]
+pub struct Asked {
     types: Vec<String>,
     charge: Option<ChargeId>,
     after: Position,
@@ -85,7 +86,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(query: Option<&str>, merchant: MerchantId) -> Result<Self, ApiError> {
+    pub fn read(query: Option<&str>, merchant: MerchantId) -> Result<Self, ApiError> {
         let mut given = Parameters::read(query, &PARAMETERS);
         let types = given.take("type", "word", types).unwrap_or_default();
         let charge = given.take("charge_id", "syntax", |id| {

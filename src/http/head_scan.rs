@@ -7,7 +7,7 @@ const LONGEST: usize = CODING.len();
 
 /// Fed with the bytes of one head, in any pieces.
 #[derive(Debug, Default)]
-pub(super) struct HeadScan {
+pub struct HeadScan {
     /// How the line under way begins.
     line: [u8; LONGEST],
     length: usize,
@@ -26,7 +26,7 @@ enum At {
 }
 
 impl HeadScan {
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
+    pub fn feed(&mut self, mut bytes: &[u8]) {
         while self.at != At::End && !bytes.is_empty() {
             let end = bytes.iter().position(|b| *b == b'\n');
             let (line, rest) = match end {
@@ -44,7 +44,7 @@ impl HeadScan {
         }
     }
 
-    pub(super) fn is_ambiguous(&self) -> bool {
+    pub fn is_ambiguous(&self) -> bool {
         self.at == At::End && self.says_length && self.says_coding
     }
 

@@ -9,7 +9,7 @@ use crate::domain::idempotency::IdempotencyKey;
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// The key of exactly one header line: two readers of several lines could pick different ones.
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, ApiError> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, ApiError> {
     let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(line) = lines.next() else {
         return Err(ApiError::header(
@@ -38,7 +38,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Api
 }
 
 /// `application/json`, in UTF-8 if it says so, and not compressed.
-pub(super) fn json_content(headers: &HeaderMap) -> Result<(), ApiError> {
+pub fn json_content(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = match (types.next(), types.next()) {
         (Some(one), None) => one.to_str().is_ok_and(is_json),

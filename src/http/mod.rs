@@ -7,7 +7,7 @@
 mod admin;
 mod answer;
 mod auth;
-mod body;
+pub mod body;
 mod cancel;
 pub mod charge_body;
 pub mod charge_list;
@@ -19,8 +19,8 @@ mod edge;
 
 pub mod event_body;
 pub mod event_list;
-mod head_scan;
-mod headers;
+pub mod head_scan;
+pub mod headers;
 mod health;
 mod json;
 pub mod limits;
@@ -32,7 +32,7 @@ mod openapi_reads;
 mod openapi_refunds;
 mod openapi_webhooks;
 pub mod policy;
-mod prefer;
+pub mod prefer;
 pub mod problem;
 pub mod provider_events;
 mod query;

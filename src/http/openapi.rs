@@ -179,7 +179,12 @@ fn cancel_charge() -> Operation {
         .response("202", charge("The provider was asked, or will be; the charge as it stands now.").build());
     with_problems(
         operation,
-        &[Code::Forbidden, Code::NotFound, Code::ChargeNotCancelable],
+        &[
+            Code::Forbidden,
+            Code::NotFound,
+            Code::ChargeNotCancelable,
+            Code::AcceptanceUnknown,
+        ],
     )
     .build()
 }

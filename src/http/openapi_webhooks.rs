@@ -96,7 +96,8 @@ fn create() -> Operation {
     .parameter(request_id())
     .request_body(Some(body("CreateWebhookEndpoint")))
     .response("201", answer("The endpoint, with its secret.", "WebhookEndpoint").build());
-    with_problems(operation, &OF_A_BODY).build()
+    let codes = OF_A_BODY.iter().copied().chain([Code::OutcomeUnknown]);
+    with_problems(operation, &codes.collect::<Vec<_>>()).build()
 }
 
 fn list() -> Operation {
@@ -139,8 +140,9 @@ fn update() -> Operation {
     .parameter(request_id())
     .request_body(Some(body("UpdateWebhookEndpoint")))
     .response("200", answer("The endpoint as it is now.", "WebhookEndpoint").build());
-    let codes: Vec<Code> = OF_A_BODY.iter().copied().chain([Code::NotFound]).collect();
-    with_problems(operation, &codes).build()
+    let more = [Code::NotFound, Code::AcceptanceUnknown];
+    let codes = OF_A_BODY.iter().copied().chain(more);
+    with_problems(operation, &codes.collect::<Vec<_>>()).build()
 }
 
 fn delete() -> Operation {
@@ -157,7 +159,7 @@ fn delete() -> Operation {
     .parameter(endpoint_id())
     .parameter(request_id())
     .response("204", gone);
-    with_problems(operation, &[Code::Forbidden, Code::NotFound]).build()
+    with_problems(operation, &OF_A_WRITE).build()
 }
 
 fn rotate() -> Operation {
@@ -171,7 +173,8 @@ fn rotate() -> Operation {
     .parameter(endpoint_id())
     .parameter(request_id())
     .response("200", answer("The endpoint, with its new secret.", "WebhookEndpoint").build());
-    with_problems(operation, &[Code::Forbidden, Code::NotFound]).build()
+    let codes = [Code::Forbidden, Code::NotFound, Code::OutcomeUnknown];
+    with_problems(operation, &codes).build()
 }
 
 fn test() -> Operation {
@@ -184,7 +187,7 @@ fn test() -> Operation {
     .parameter(endpoint_id())
     .parameter(request_id())
     .response("202", answer("The delivery, on its way.", "WebhookDelivery").build());
-    with_problems(operation, &[Code::Forbidden, Code::NotFound]).build()
+    with_problems(operation, &OF_A_WRITE).build()
 }
 
 fn list_deliveries() -> Operation {
@@ -212,8 +215,10 @@ fn retry() -> Operation {
     .parameter(delivery_id())
     .parameter(request_id())
     .response("202", answer("The delivery, on its way.", "WebhookDelivery").build());
-    with_problems(operation, &[Code::Forbidden, Code::NotFound]).build()
+    with_problems(operation, &OF_A_WRITE).build()
 }
+
+const OF_A_WRITE: [Code; 3] = [Code::Forbidden, Code::NotFound, Code::AcceptanceUnknown];
 
 const OF_A_BODY: [Code; 6] = [
     Code::MalformedJson,

@@ -1,8 +1,9 @@
 //! `Prefer: wait=N`: holds an answer until the charge or refund is terminal or needs the customer, or N seconds have passed.
 //!
 //! The wait itself is a [`Watch`](crate::watches::Watch). Only so many requests wait at once; one more is answered without
-//! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. Shutdown
-//! ends every wait.
+//! a wait and without `Preference-Applied`, as RFC 7240 has it: a preference that is not honoured is no error. So is a
+//! client that hangs up, or only closes its sending side, which looks the same: its place is free at once. Shutdown ends
+//! every wait.
 
 use std::time::Duration;
 
@@ -10,13 +11,14 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 
 use super::HttpState;
+use super::wire::Peer;
 use crate::watches::{Watched, Watches};
 
 /// The longest wait, in seconds; part of the contract.
-pub(super) const MOST_SECONDS: u64 = 30;
+pub const MOST_SECONDS: u64 = 30;
 
 /// The wait a client asks for, cut to the most; the first `wait` counts, and a bad value is none.
-pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
+pub fn wait(headers: &HeaderMap) -> Option<u64> {
     let value = headers
         .get_all("prefer")
         .iter()
@@ -36,6 +38,7 @@ pub(super) fn wait(headers: &HeaderMap) -> Option<u64> {
 /// The object after the wait, and whether the wait was applied.
 pub(super) async fn settle<T: Watched>(
     state: &HttpState,
+    peer: Option<&Peer>,
     watches: &Watches<T>,
     object: Box<T>,
     seconds: u64,
@@ -48,12 +51,20 @@ pub(super) async fn settle<T: Watched>(
         Ok(watch) => watch,
         Err(object) => return (object, false),
     };
-    let settled = tokio::select! {
-        settled = watch.settled() => settled,
-        () = tokio::time::sleep(Duration::from_secs(seconds)) => watch.give_up(),
-        () = state.parts().closing.cancelled() => watch.give_up(),
+    let hung_up = async {
+        match peer {
+            Some(peer) => peer.hung_up().await,
+            None => std::future::pending().await,
+        }
     };
-    (settled.unwrap_or(known), true)
+    let (settled, applied) = tokio::select! {
+        biased;
+        settled = watch.settled() => (settled, true),
+        () = hung_up => (watch.hung_up(), false),
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => (watch.give_up(), true),
+        () = state.parts().closing.cancelled() => (watch.give_up(), true),
+    };
+    (settled.unwrap_or(known), applied)
 }
 
 /// Says how long the wait could have been.

@@ -171,8 +171,7 @@ impl ApiError {
         self.code
     }
 
-    #[cfg(test)]
-    pub(super) fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
@@ -190,7 +189,7 @@ impl ApiError {
             Code::Internal => {
                 tracing::error!(request.id = request_id, code, "a request failed{chain}");
             }
-            Code::Unavailable | Code::AcceptanceUnknown => {
+            Code::Unavailable | Code::AcceptanceUnknown | Code::OutcomeUnknown => {
                 tracing::warn!(
                     request.id = request_id,
                     code,
@@ -244,7 +243,8 @@ impl ApiError {
         answer
     }
 
-    fn body(&self, request_id: &str) -> Vec<u8> {
+    /// The problem as JSON.
+    pub fn body(&self, request_id: &str) -> Vec<u8> {
         let code = self.code;
         let problem = Problem {
             r#type: format!("/problems/{}", code.as_str()),
@@ -268,6 +268,7 @@ fn is_outage(error: &DbError) -> bool {
         DbError::Connect(_)
         | DbError::ConnectTimeout
         | DbError::AnswerTimeout
+        | DbError::ReadOnly
         | DbError::WinnersVanish => return true,
         DbError::AfterCommit(error) => return is_outage(error),
         DbError::Unreadable { .. } => return false,
@@ -372,7 +373,7 @@ impl<'a> From<&'a Fault> for ProblemError<'a> {
 }
 
 /// Whether to send again: `same_request` as it is, `after_fix` corrected (nothing was stored, the key is free), or
-/// `never`.
+/// `never` before somebody has looked.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum RetryAdvice {

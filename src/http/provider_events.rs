@@ -119,8 +119,8 @@ async fn take(
     let storing = state.parts().pool.ask(async |connection| {
         db::provider_events::take_in(connection, account, live, &event).await
     });
-    // What is out of time may have been stored: the repeat finds it.
-    let taken = answer::in_time(state, storing).await?;
+    let unknown = || answer::send_again("the event may have been stored");
+    let taken = answer::stored(state, storing, unknown).await?;
     parts.meters.taken_in(taken.effect);
     tell(&event, taken);
     if taken.effect == Effect::Nudged {

@@ -5,7 +5,8 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 use super::body;
@@ -40,7 +41,7 @@ pub(super) async fn create(
     };
     let body = read_body::read(body, MOST_BODY_BYTES, state.parts().limits.body_read).await?;
     let verdict = take_in(&state, (principal.merchant, key), id, &body).await?;
-    accepted_response(&state, &head.headers, verdict).await
+    accepted_response(&state, &head, verdict).await
 }
 
 async fn take_in(
@@ -110,7 +111,7 @@ fn judge(
     for violation in violations {
         let known = all[..unread]
             .iter()
-            .any(|fault| charges::covers(fault, &violation));
+            .any(|fault| body::covers(fault, &violation));
         if !known {
             all.push(violation);
         }
@@ -143,7 +144,7 @@ fn refused(refusal: Refusal, id: RefundId) -> ApiError {
 /// 202 for the request that made the refund, 200 for every other; the body is the refund as it stands.
 async fn accepted_response(
     state: &HttpState,
-    headers: &HeaderMap,
+    head: &Parts,
     verdict: RefundVerdict,
 ) -> Result<Response, ApiError> {
     let (refund, status) = match verdict {
@@ -160,7 +161,7 @@ async fn accepted_response(
         RefundVerdict::Exceeds { unrefunded } => return Err(exceeds(unrefunded)),
         RefundVerdict::NoCharge => return Err(charges::absent()),
     };
-    let mut response = settled_response(state, headers, status, refund).await?;
+    let mut response = settled_response(state, head, status, refund).await?;
     if status == StatusCode::OK {
         let replayed = HeaderValue::from_static("true");
         response
@@ -202,13 +203,13 @@ fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
 pub(super) async fn show(
     State(state): State<HttpState>,
     id: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    head: Parts,
 ) -> Result<Response, ApiError> {
-    let merchant = state.auth().authenticate(&headers).await?.merchant;
+    let merchant = state.auth().authenticate(&head.headers).await?.merchant;
     let id = id.ok().and_then(|Path(id)| id.parse().ok());
     let id = id.ok_or_else(absent)?;
     let refund = read(&state, merchant, id).await?.ok_or_else(absent)?;
-    settled_response(&state, &headers, StatusCode::OK, Box::new(refund)).await
+    settled_response(&state, &head, StatusCode::OK, Box::new(refund)).await
 }
 
 fn absent() -> ApiError {
@@ -228,15 +229,15 @@ pub(super) async fn read(
 /// The refund, after the wait that the client asked for.
 async fn settled_response(
     state: &HttpState,
-    headers: &HeaderMap,
+    head: &Parts,
     status: StatusCode,
     refund: Box<Refund>,
 ) -> Result<Response, ApiError> {
-    let Some(seconds) = prefer::wait(headers) else {
+    let Some(seconds) = prefer::wait(&head.headers) else {
         return refund_response(status, &refund);
     };
-    let (refund, applied) =
-        prefer::settle(state, &state.parts().waits.refunds, refund, seconds).await;
+    let (peer, waits) = (head.extensions.get(), &state.parts().waits);
+    let (refund, applied) = prefer::settle(state, peer, &waits.refunds, refund, seconds).await;
     let mut response = refund_response(status, &refund)?;
     if applied {
         prefer::set_applied(&mut response, seconds);

@@ -28,7 +28,7 @@ use tower::ServiceExt;
 
 use super::code::Code;
 use super::problem::{ApiError, Unwritten};
-use super::wire::{Exchange, Wire, WireSettings};
+use super::wire::{Exchange, Peer, Wire, WireSettings};
 use crate::meters::Meters;
 use crate::random::Random;
 
@@ -236,8 +236,8 @@ impl Server {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
-        let exchange = Arc::new(Exchange::default());
-        let wire = Wire::new(stream, Arc::clone(&exchange), self.wire.clone());
+        let exchange = Arc::new(Exchange::new(stream));
+        let wire = Wire::new(Arc::clone(&exchange), self.wire.clone());
         let service = service_fn(|request| self.answer(request, &exchange));
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(wire), service));
         let ended = tokio::select! {
@@ -269,6 +269,7 @@ impl Server {
     ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
         let is_ambiguous = exchange.call();
         let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(Arc::clone(exchange)));
         let mut place = None;
         if let Some(fault) = fault(&request, is_ambiguous) {
             refuse(&mut request, Code::MalformedRequest, fault);

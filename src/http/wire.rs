@@ -4,15 +4,17 @@
 //! does not read its answer is dropped. And what hyper itself refuses, an empty answer, goes out as a problem. While
 //! neither side waits, none of this costs more than a look at the clock.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
@@ -28,9 +30,14 @@ use crate::random::Random;
 const HEARD_OUT: Duration = Duration::from_secs(1);
 const HEARD_OUT_BYTES: usize = 1 << 20;
 
-/// What the two ends of a connection, its wire and its service, know of each other. One task has both.
-#[derive(Debug, Default)]
+/// How often a connection is looked at whose end can't be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// What the two ends of a connection, its wire and its service, have in common. One task has both, so nobody ever waits
+/// for the lock.
+#[derive(Debug)]
 pub(super) struct Exchange {
+    stream: Mutex<TcpStream>,
     /// Requests that the service was called with, and those of them it has answered.
     called: AtomicU64,
     answered: AtomicU64,
@@ -38,7 +45,49 @@ pub(super) struct Exchange {
     ambiguous: AtomicU64,
 }
 
+/// The peer of a request, among its extensions.
+#[derive(Clone, Debug)]
+pub(super) struct Peer(pub(super) Arc<Exchange>);
+
+impl Peer {
+    /// Comes back once the peer has hung up. One that has only closed its sending side looks just like it, and must be
+    /// answered all the same: hyper is told nothing, and who waits here decides.
+    pub(super) async fn hung_up(&self) {
+        loop {
+            let next = poll_fn(|cx| {
+                let mut space = [0];
+                self.0.stream().poll_peek(cx, &mut ReadBuf::new(&mut space))
+            });
+            match next.await {
+                Ok(0) | Err(_) => return,
+                // The next request has come, and the end behind it wakes nobody.
+                Ok(_) if self.0.is_closed_behind() => return,
+                Ok(_) => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    }
+}
+
 impl Exchange {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream: Mutex::new(stream),
+            called: AtomicU64::default(),
+            answered: AtomicU64::default(),
+            ambiguous: AtomicU64::default(),
+        }
+    }
+
+    fn stream(&self) -> MutexGuard<'_, TcpStream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the end has come behind bytes that nobody has read.
+    fn is_closed_behind(&self) -> bool {
+        let ready = self.stream().ready(Interest::READABLE).now_or_never();
+        matches!(ready, Some(Ok(ready)) if ready.is_read_closed())
+    }
+
     /// The next request; whether its head says two lengths.
     pub(super) fn call(&self) -> bool {
         let number = self.called.fetch_add(1, Ordering::Relaxed) + 1;
@@ -65,7 +114,6 @@ pub(super) struct WireSettings {
 }
 
 pub(super) struct Wire {
-    stream: TcpStream,
     exchange: Arc<Exchange>,
     settings: WireSettings,
     /// The request whose head is read or awaited.
@@ -88,9 +136,8 @@ struct Refusal {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, exchange: Arc<Exchange>, settings: WireSettings) -> Self {
+    pub(super) fn new(exchange: Arc<Exchange>, settings: WireSettings) -> Self {
         Self {
-            stream,
             exchange,
             settings,
             head: 0,
@@ -145,7 +192,7 @@ impl Wire {
             let detail = format!("the head did not arrive within {wait} seconds");
             let bytes = self.problem(Code::RequestTimeout, detail);
             // It has room for it, or the peer does not read either.
-            let _ = self.stream.try_write(&bytes);
+            let _ = self.exchange.stream().try_write(&bytes);
         }
         Err(io::ErrorKind::TimedOut.into())
     }
@@ -188,7 +235,7 @@ impl Wire {
     }
 
     fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = Pin::new(&mut *self.exchange.stream()).poll_write(cx, bytes);
         if written.is_pending() {
             // From the first time that the peer has no room until all is written: one byte now and then is too slow too.
             if !self.write_by.is_set() {
@@ -206,7 +253,8 @@ impl Wire {
         let mut space = [0; 4096];
         while self.heard_out > 0 && !self.hear_until.poll_over(cx) {
             let mut buffer = ReadBuf::new(&mut space);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            let read = Pin::new(&mut *self.exchange.stream()).poll_read(cx, &mut buffer);
+            match read {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     self.heard_out = self.heard_out.saturating_sub(buffer.filled().len());
@@ -231,7 +279,8 @@ impl AsyncRead for Wire {
         let this = &mut *self;
         this.await_head();
         let before = buffer.filled().len();
-        match Pin::new(&mut this.stream).poll_read(cx, buffer) {
+        let read = Pin::new(&mut *this.exchange.stream()).poll_read(cx, buffer);
+        match read {
             Poll::Ready(read) => {
                 this.took(&buffer.filled()[before..]);
                 Poll::Ready(read)
@@ -274,11 +323,11 @@ impl AsyncWrite for Wire {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // All that there was to write is written.
         self.write_by.clear();
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut *self.exchange.stream()).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
+        let shut = ready!(Pin::new(&mut *self.exchange.stream()).poll_shutdown(cx));
         ready!(self.hear_out(cx));
         Poll::Ready(shut)
     }

@@ -177,6 +177,7 @@ impl Entry {
             created_at,
             updated_at: created_at,
             finished_at: None,
+            cancel_requested: false,
             amount_refunded: 0,
             account: self.account.clone(),
         }

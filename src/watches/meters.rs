@@ -9,6 +9,7 @@ pub struct WatchMeters {
     pub(super) waiting: Gauge,
     pub(super) settled: Counter,
     pub(super) over: Counter,
+    pub(super) hung_up: Counter,
     pub(super) refused: Counter,
 }
 
@@ -17,8 +18,8 @@ impl WatchMeters {
         let ended = |ended| {
             meters.counter(
                 "payonce_waits_total",
-                "Waits that clients asked for, by how they ended: the charge or the refund settled, the time was over, or too many waited already \
-                 and it was refused.",
+                "Waits that clients asked for, by how they ended: the charge or the refund settled, the time was over, the client \
+                 hung up, or too many waited already and it was refused.",
                 &[("ended", ended)],
             )
         };
@@ -30,6 +31,7 @@ impl WatchMeters {
             ),
             settled: ended("settled"),
             over: ended("over"),
+            hung_up: ended("hung_up"),
             refused: ended("refused"),
         }
     }

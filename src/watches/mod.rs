@@ -281,8 +281,18 @@ impl<T: Watched> Watch<T> {
     }
 
     /// The object as it was last seen, for who has waited long enough.
-    pub fn give_up(mut self) -> Option<Box<T>> {
+    pub fn give_up(self) -> Option<Box<T>> {
         self.watches.0.meters.over.increment(1);
+        self.seen_last()
+    }
+
+    /// The same for who has hung up, or seems to have.
+    pub fn hung_up(self) -> Option<Box<T>> {
+        self.watches.0.meters.hung_up.increment(1);
+        self.seen_last()
+    }
+
+    fn seen_last(mut self) -> Option<Box<T>> {
         let entry = self.leave();
         // It has come to rest this moment.
         entry.map_or_else(|| self.settled.try_recv().ok(), |entry| Some(entry.object))

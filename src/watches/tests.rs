@@ -2,7 +2,7 @@ use time::macros::datetime;
 use uuid::Uuid;
 
 use super::*;
-use crate::domain::charge::{Progress, State};
+use crate::domain::charge::{NextAction, Progress, State};
 use crate::domain::idempotency::{Fingerprint, IdempotencyKey};
 use crate::domain::ids::{ChargeId, MerchantId};
 use crate::domain::request::Draft;
@@ -42,6 +42,7 @@ fn charge(key: &str, version: i32, state: State) -> Box<Charge> {
         created_at: datetime!(2026-11-29 20:15:00 UTC),
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
+        cancel_requested: false,
         amount_refunded: 0,
         account: None,
     })
@@ -106,6 +107,26 @@ async fn all_who_wait_for_one_charge_are_one_look_and_all_are_told() {
     assert_eq!(watches.take_due(Instant::now()), Due::Nothing);
     assert_eq!(watches.0.count.load(Ordering::SeqCst), 0);
     assert!(watches.0.lock().by_id.is_empty());
+}
+
+#[tokio::test]
+async fn the_customer_s_turn_ends_a_wait_unless_a_cancel_is_asked_for() {
+    let turn = State::RequiresAction(NextAction {
+        url: "https://hooks.example.com/x".to_owned(),
+        expires_at: None,
+    });
+    let watches = watches(9);
+    for cancel_requested in [false, true] {
+        let watch = watches.watch(pending("a")).ok().unwrap();
+        let mut seen = charge("a", 2, turn.clone());
+        seen.cancel_requested = cancel_requested;
+        watches.seen(&seen);
+        assert_eq!(
+            watches.0.lock().by_number.len(),
+            usize::from(cancel_requested)
+        );
+        assert_eq!(watch.give_up().unwrap().progress.version, 2);
+    }
 }
 
 #[tokio::test]

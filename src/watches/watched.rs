@@ -47,9 +47,8 @@ impl Watched for Charge {
     fn is_on_its_way(&self) -> bool {
         match &self.progress.state {
             State::Pending | State::Processing { .. } | State::RequiresReconciliation => true,
-            State::RequiresAction(_) | State::Succeeded | State::Failed(_) | State::Canceled => {
-                false
-            }
+            State::RequiresAction(_) => self.cancel_requested,
+            State::Succeeded | State::Failed(_) | State::Canceled => false,
         }
     }
 

@@ -131,7 +131,8 @@ SELECT
     customer, return_url, off_session, reference, description,
     metadata, live, provider, stage, money, version, attempts,
     prepares, provider_account, provider_charge_id, failure,
-    next_action, created_at, updated_at, finished_at, amount_refunded
+    next_action, created_at, updated_at, finished_at, amount_refunded,
+    cancel_requested_at IS NOT NULL AS "cancel_requested!"
 FROM charges
 WHERE id IN (SELECT id FROM page)
     -- Every filter once more, for those that the walk did not look at.

@@ -1,8 +1,10 @@
-//! The body of POST /v1/charges, to the letter: JSON in, a [`Draft`] and every fault of its shape out.
+//! The body of POST /v1/charges, to the letter: JSON in, a [`Draft`] and every fault of its shape out; then every rule that
+//! it breaks.
 //!
 //! Nothing is guessed and nothing ignored: what is unknown, written twice or of another type is named, each with its
 //! mend. Names of fields are told back only when they look like names: a card number in a key's place is not.
 
+mod judge;
 mod refund;
 
 use std::borrow::Cow;
@@ -15,6 +17,9 @@ use crate::domain::request::{Draft, Violation, looks_like_card_number};
 #[cfg(test)]
 pub(super) use refund::REFUND_FIELDS;
 pub(super) use refund::parse as parse_refund;
+
+pub(super) use self::judge::covers;
+pub use self::judge::{Judged, judge};
 
 /// The fields of a charge request, as the contract lists them.
 pub(super) const FIELDS: [&str; 9] = [
@@ -31,14 +36,14 @@ pub(super) const FIELDS: [&str; 9] = [
 
 /// A body that is JSON: what could be read of it, and the faults of its shape.
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub struct Parsed {
     /// With something harmless in the place of a field that could not be read.
-    pub(super) draft: Draft,
-    pub(super) faults: Vec<Violation>,
+    pub draft: Draft,
+    pub faults: Vec<Violation>,
 }
 
 /// Reads a body. Only what is no JSON at all is an error here.
-pub(super) fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
+pub fn parse(body: &[u8]) -> Result<Parsed, ApiError> {
     let (json, mut form) = read_json(body)?;
     match json {
         Json::Object(fields) => form.read(fields),

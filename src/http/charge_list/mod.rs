@@ -90,7 +90,7 @@ pub(super) async fn list(
 
 /// A list as a client asks for it.
 #[derive(Debug, PartialEq)]
-struct Asked {
+pub struct Asked {
     /// None when two filters leave none.
     stages: Vec<Stage>,
     charge: Option<ChargeId>,
@@ -103,7 +103,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(query: Option<&str>, merchant: MerchantId) -> Result<Self, ApiError> {
+    pub fn read(query: Option<&str>, merchant: MerchantId) -> Result<Self, ApiError> {
         let mut given = Parameters::read(query, &PARAMETERS);
         let status = given.take("status", "word", |word| {
             Status::parse(word).ok_or_else(|| one_of(Status::ALL))

@@ -8,7 +8,7 @@ mod refused;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -143,7 +143,8 @@ impl Rig {
     async fn told(&self, verdict: Result<Verdict, IntakeError>) -> Response<Body> {
         let told = async {
             let accepted = charges::judge_verdict(verdict)?;
-            charges::accepted_response(&self.state, &HeaderMap::new(), accepted).await
+            let (head, ()) = Request::new(()).into_parts();
+            charges::accepted_response(&self.state, &head, accepted).await
         };
         let response = std::sync::Mutex::new(Some(told.await.into_response()));
         let response = Arc::new(response);
@@ -225,6 +226,7 @@ fn charge() -> Box<Charge> {
         created_at: datetime!(2026-11-29 20:15:00.104233 UTC),
         updated_at: datetime!(2026-11-29 20:15:00 UTC),
         finished_at: None,
+        cancel_requested: false,
         amount_refunded: 0,
         account: None,
     })

@@ -136,9 +136,12 @@ pub(in crate::http) async fn test(
         let Some(delivery) = endpoints::test(connection, principal.merchant, id).await? else {
             return Ok(None);
         };
-        one(connection, id, delivery).await
+        let sent = one(connection, id, delivery).await;
+        sent.map_err(DbError::after_commit)
     });
-    let delivery = answer::in_time(&state, write).await?.ok_or_else(absent)?;
+    let unknown = || answer::send_again("the test event may have been written");
+    let delivery = answer::stored(&state, write, unknown).await?;
+    let delivery = delivery.ok_or_else(absent)?;
     answer::json(StatusCode::ACCEPTED, &DeliveryBody::from(&delivery))
 }
 
@@ -170,11 +173,12 @@ pub(in crate::http) async fn retry(
         {
             return Ok(Some(found));
         }
-        one(connection, endpoint, delivery).await
+        let again = one(connection, endpoint, delivery).await;
+        again.map_err(DbError::after_commit)
     });
-    let delivery = answer::in_time(&state, write)
-        .await?
-        .ok_or_else(no_delivery)?;
+    let unknown = || answer::send_again("the delivery may be sent again");
+    let delivery = answer::stored(&state, write, unknown).await?;
+    let delivery = delivery.ok_or_else(no_delivery)?;
     answer::json(StatusCode::ACCEPTED, &DeliveryBody::from(&delivery))
 }
 

@@ -173,7 +173,8 @@ pub(super) async fn create(
         .parts()
         .pool
         .ask(async |connection| endpoints::insert(connection, &new, most.into()).await);
-    let endpoint = answer::in_time(&state, write).await?.ok_or_else(|| {
+    let endpoint = answer::stored(&state, write, || unknown_endpoint(new.id)).await?;
+    let endpoint = endpoint.ok_or_else(|| {
         ApiError::invalid_request(vec![Violation::new(
             "#",
             "limit",
@@ -233,7 +234,9 @@ pub(super) async fn update(
     let write = state.parts().pool.ask(async |connection| {
         endpoints::update(connection, principal.merchant, id, &changes).await
     });
-    let endpoint = answer::in_time(&state, write).await?.ok_or_else(absent)?;
+    let unknown = || answer::send_again("the endpoint may have been changed");
+    let endpoint = answer::stored(&state, write, unknown).await?;
+    let endpoint = endpoint.ok_or_else(absent)?;
     answer::json(StatusCode::OK, &EndpointBody::new(&endpoint, None))
 }
 
@@ -248,7 +251,8 @@ pub(super) async fn delete(
         .parts()
         .pool
         .ask(async |connection| endpoints::delete(connection, principal.merchant, id).await);
-    if !answer::in_time(&state, write).await? {
+    let unknown = || answer::send_again("the endpoint may have been deleted");
+    if !answer::stored(&state, write, unknown).await? {
         return Err(absent());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -266,7 +270,8 @@ pub(super) async fn rotate_secret(
     let write = state.parts().pool.ask(async |connection| {
         endpoints::rotate(connection, principal.merchant, id, &secret, overlap).await
     });
-    let endpoint = answer::in_time(&state, write).await?.ok_or_else(absent)?;
+    let endpoint = answer::stored(&state, write, || unknown_secret(id)).await?;
+    let endpoint = endpoint.ok_or_else(absent)?;
     answer::json(StatusCode::OK, &EndpointBody::new(&endpoint, Some(&secret)))
 }
 
@@ -352,6 +357,23 @@ fn path_id(id: Result<Path<String>, PathRejection>) -> Result<EndpointId, ApiErr
 
 fn absent() -> ApiError {
     ApiError::new(Code::NotFound, "there is no such webhook endpoint")
+}
+
+/// A second one would be told everything twice, and nobody could verify what this one sends.
+fn unknown_endpoint(id: EndpointId) -> ApiError {
+    let detail = format!(
+        "the endpoint {id} may have been made: if GET /v1/webhook_endpoints/{id} finds it, delete it, and make it again"
+    );
+    ApiError::new(Code::OutcomeUnknown, detail)
+}
+
+/// A second new one would take the place of the one that receivers know.
+fn unknown_secret(id: EndpointId) -> ApiError {
+    let detail = format!(
+        "the secret may have been replaced: previous_secret_until of GET /v1/webhook_endpoints/{id} tells until when the one \
+         before signs too, and to replace it again ends that at once"
+    );
+    ApiError::new(Code::OutcomeUnknown, detail)
 }
 
 /// What the types of a list must be of.

@@ -7,7 +7,7 @@ pub mod currency;
 pub mod signature;
 mod transport;
 pub mod webhooks;
-mod wire;
+pub mod wire;
 
 use std::fmt;
 use std::time::Duration;
@@ -174,6 +174,7 @@ impl Stripe {
                     detail: "not sent: the idempotency key is no header value".to_owned(),
                 },
                 request_id: None,
+                original_request_id: None,
             };
         };
         self.transport

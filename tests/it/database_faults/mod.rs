@@ -7,6 +7,7 @@ mod limits;
 mod lost_replies;
 mod refusals;
 mod restarts;
+mod writes;
 
 use futures_util::future::join_all;
 use tokio::time::{Duration, Instant};

@@ -4,7 +4,12 @@ use std::time::{Duration, Instant};
 
 use payonce::config::Roles;
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 
+use super::{A_WHILE, only, read_all};
+
+use crate::support::client::Client;
+use crate::support::service::Running;
 use crate::support::service::{API, WORKER};
 use crate::support::{TestService, charge_body, until};
 
@@ -12,6 +17,25 @@ use crate::support::{TestService, charge_body, until};
 const SELDOM: (&str, &str) = ("http.wait_poll_interval", "10m");
 
 const WAITING: &str = "payonce_waiting_requests";
+
+impl Client {
+    /// The bytes of a GET that prefers to wait as long as can be.
+    fn raw_wait(&self, id: &str) -> String {
+        let token = &self.token;
+        format!(
+            "GET /v1/charges/{id} HTTP/1.1\r\nhost: payonce\r\nauthorization: Bearer {token}\r\nprefer: wait=30\r\n\r\n"
+        )
+    }
+}
+
+impl Running {
+    async fn has_waiting(&self, count: u64) {
+        until(&format!("{count} wait"), async || {
+            (self.scrape().await.count(WAITING) == count).then_some(())
+        })
+        .await;
+    }
+}
 
 /// The pauses between two looks grow to half an hour here: who waits long is only told by the completion itself.
 #[tokio::test]
@@ -145,4 +169,96 @@ async fn shutdown_ends_every_wait_with_an_answer() {
         (202, &json!("pending"))
     );
     assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+/// In order, by a reset, and with a request behind the one that waits, which hides the end.
+#[tokio::test]
+async fn a_client_that_hangs_up_while_it_waits_gives_its_place_back() {
+    let service = TestService::new().await;
+    let api = service.run_with(API, &[("http.max_waiting", "1")]).await;
+    let body = charge_body("pm_card_visa");
+    let id = api.client.charge("a", &body).await.id();
+    let wait = api.client.raw_wait(&id);
+    for (resets, requests) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let mut connection = api.client.connect().await;
+        let first = wait.as_bytes();
+        connection.write_all(first).await.unwrap();
+        api.has_waiting(1).await;
+        if requests > 1 {
+            connection.write_all(first).await.unwrap();
+        }
+        if resets {
+            connection.set_zero_linger().unwrap();
+        }
+        let begun = Instant::now();
+        drop(connection);
+        api.has_waiting(0).await;
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    assert!(
+        api.scrape()
+            .await
+            .count("payonce_waits_total{ended=\"hung_up\"}")
+            >= 4
+    );
+    api.stop().await;
+}
+
+/// It can't be told from one that is gone, and is answered.
+#[tokio::test]
+async fn a_client_that_closes_its_sending_side_while_it_waits_is_told_how_the_charge_stands() {
+    let service = TestService::new().await;
+    let api = service.run_with(API, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = api.client.charge("a", &body).await.id();
+    let mut connection = api.client.connect().await;
+    let request = api.client.raw_wait(&id);
+    connection.write_all(request.as_bytes()).await.unwrap();
+    api.has_waiting(1).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(api.scrape().await.count(WAITING), 1);
+    let begun = Instant::now();
+    connection.shutdown().await.unwrap();
+    let answer = only(&read_all(connection).await);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!(
+        (answer.status, &answer.body["stage"]),
+        (200, &json!("pending"))
+    );
+    assert!(
+        !answer.head.contains("preference-applied"),
+        "{}",
+        answer.head
+    );
+    api.stop().await;
+}
+
+/// It needs the customer no more: its job takes it to the provider.
+#[tokio::test]
+async fn a_cancel_while_the_customer_is_asked_is_waited_for_until_it_is_decided() {
+    let service = TestService::new().await;
+    let slow = [("worker.slow_base", "1h"), ("worker.slow_cap", "2h")];
+    let running = service.run_with(Roles::ALL, &slow).await;
+    let client = &running.client;
+    let mut body = charge_body("pm_card_authenticationRequired");
+    body["return_url"] = "https://shop.example.com/back".into();
+    let id = client.charge("a", &body).await.id();
+    client.at_stage(&id, "requires_action").await;
+    service.ledger.hold("cancel", "before").await;
+    let held = async {
+        service.ledger.held().await;
+        // The cancel waits, and so does whoever asks now.
+        let (shown, ()) = tokio::join!(client.show_and_wait(&id, 30), async {
+            tokio::time::sleep(A_WHILE).await;
+            service.ledger.release().await;
+        });
+        shown
+    };
+    let (canceled, shown) = tokio::join!(client.cancel_and_wait(&id, 30), held);
+    assert_eq!((canceled.status, shown.status), (202, 200));
+    assert_eq!(canceled.body["stage"], "canceled");
+    assert_eq!(shown.body, canceled.body);
+    assert_eq!(canceled.headers["preference-applied"], "wait=30");
+    running.stop().await;
+    service.check_books_and_events().await;
 }

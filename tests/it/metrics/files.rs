@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::support::TestService;
-use crate::support::scrape::check_expressions;
+use crate::support::scrape::{Scrape, check_expressions};
 
 fn text(name: &str) -> String {
     std::fs::read_to_string(
@@ -22,6 +24,35 @@ fn names(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Names of metrics: those of a histogram's parts are the histogram's.
+fn whole(scrape: &Scrape, names: &BTreeSet<&str>) -> BTreeSet<String> {
+    let whole = |name: &&str| {
+        let parts = ["_bucket", "_sum", "_count"];
+        let part = parts.iter().find_map(|part| name.strip_suffix(part));
+        let is_histogram = |name| scrape.text.contains(&format!("# TYPE {name} histogram\n"));
+        part.filter(|name| is_histogram(*name))
+            .unwrap_or(name)
+            .to_owned()
+    };
+    names.iter().map(whole).collect()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&text("dashboard.json")).unwrap()
+}
+
+/// What the panels ask.
+fn expressions(dashboard: &Value) -> Vec<&str> {
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    targets
+        .flatten()
+        .map(|target| target["expr"].as_str().unwrap())
+        .collect()
+}
+
 fn alerts(rules: &str) -> Vec<&str> {
     let alerts = rules
         .lines()
@@ -30,7 +61,8 @@ fn alerts(rules: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn whatever_rules_and_dashboard_and_guide_name_is_measured_and_the_guide_names_all() {
+async fn whatever_rules_and_dashboard_and_guide_name_is_measured_and_guide_and_dashboard_name_all()
+{
     let service = TestService::new().await;
     let running = service.run().await;
     let scrape = running.scrape().await;
@@ -43,18 +75,14 @@ async fn whatever_rules_and_dashboard_and_guide_name_is_measured_and_the_guide_n
             "{file} names what is not measured: {unknown:?}"
         );
     }
-    let whole = |name: &&str| {
-        let parts = ["_bucket", "_sum", "_count"];
-        let part = parts.iter().find_map(|part| name.strip_suffix(part));
-        let is_histogram = |name| scrape.text.contains(&format!("# TYPE {name} histogram\n"));
-        part.filter(|name| is_histogram(*name))
-            .unwrap_or(name)
-            .to_owned()
-    };
-    let measured: BTreeSet<String> = measured.iter().map(whole).collect();
+    let measured = whole(&scrape, &measured);
     let guide = text("monitoring.md");
     let told: BTreeSet<String> = names(&guide).into_iter().map(str::to_owned).collect();
     assert_eq!(told, measured);
+    let expressions = expressions(&dashboard()).join("\n");
+    let shown = whole(&scrape, &names(&expressions));
+    let unseen: Vec<_> = measured.difference(&shown).collect();
+    assert!(unseen.is_empty(), "dashboard.json shows no {unseen:?}");
     running.stop().await;
 }
 
@@ -80,7 +108,7 @@ fn every_alert_is_explained_and_tested() {
 
 #[test]
 fn the_dashboard_is_json_with_a_title_for_each_panel() {
-    let dashboard: serde_json::Value = serde_json::from_str(&text("dashboard.json")).unwrap();
+    let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.len() > 10);
     for panel in panels {
@@ -96,10 +124,5 @@ fn the_dashboard_is_json_with_a_title_for_each_panel() {
             .replace("$job", "payonce")
             .replace("$__rate_interval", "5m")
     };
-    let expressions = panels
-        .iter()
-        .filter_map(|panel| panel["targets"].as_array())
-        .flatten()
-        .map(|target| put_in(target["expr"].as_str().unwrap()));
-    check_expressions(expressions);
+    check_expressions(expressions(&dashboard).into_iter().map(put_in));
 }

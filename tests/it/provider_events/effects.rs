@@ -324,7 +324,7 @@ async fn an_event_whose_statement_is_lost_is_taken_when_it_is_delivered_again() 
         met.struck().await;
         assert_eq!(
             (first.status, first.code()),
-            (503, "unavailable"),
+            (503, "acceptance_unknown"),
             "{fault:?}"
         );
         until("it is taken", async || {

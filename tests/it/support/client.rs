@@ -207,6 +207,16 @@ impl Client {
         answer(request.send().await.unwrap()).await.unwrap()
     }
 
+    /// Cancels a charge and prefers to wait.
+    pub async fn cancel_and_wait(&self, id: &str, seconds: u64) -> Answer {
+        let request = self
+            .http
+            .post(format!("{}/v1/charges/{id}/cancel", self.base))
+            .bearer_auth(&self.token)
+            .header("prefer", format!("wait={seconds}"));
+        answer(request.send().await.unwrap()).await.unwrap()
+    }
+
     /// GETs a charge and prefers to wait.
     pub async fn show_and_wait(&self, id: &str, seconds: u64) -> Answer {
         let request = self

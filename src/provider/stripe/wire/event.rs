@@ -67,10 +67,7 @@ enum Belongs<'a> {
 
 impl Subject<'_> {
     fn about(&self, kind: &str, at: OffsetDateTime) -> Option<About> {
-        let made = self
-            .created
-            .and_then(|made| OffsetDateTime::from_unix_timestamp(made).ok())
-            .unwrap_or(at);
+        let made = self.created.and_then(instant).unwrap_or(at);
         let text = |text: Option<&Text<'_>>| text.map(|text| text.as_str().to_owned());
         let of = self.object.as_ref()?.as_str();
         let (object, made_from) = match of {
@@ -135,6 +132,13 @@ fn says(kind: &str) -> Says {
     }
 }
 
+/// None before 1970: nobody made an object then, and there is no time before the earliest one to look from.
+fn instant(seconds: i64) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()
+        .filter(|_| seconds >= 0)
+}
+
 /// `None` for what is no event.
 pub(in super::super) fn event(body: &[u8]) -> Option<ProviderEvent> {
     let event: Event<'_> = serde_json::from_slice(body).ok()?;
@@ -145,7 +149,7 @@ pub(in super::super) fn event(body: &[u8]) -> Option<ProviderEvent> {
     if !sane(id) || !sane(kind) {
         return None;
     }
-    let created_at = OffsetDateTime::from_unix_timestamp(event.created).ok()?;
+    let created_at = instant(event.created)?;
     Some(ProviderEvent {
         id: id.to_owned(),
         kind: kind.to_owned(),
@@ -249,6 +253,17 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_no_object_has_is_taken_for_the_event_s() {
+        for created in [-1, -377_705_116_800, i64::MIN] {
+            let object = format!(
+                r#"{{"object":"charge","id":"ch_1","created":{created},"payment_intent":"pi_1"}}"#
+            );
+            let made_from = about("charge.succeeded", &object).made_from;
+            assert_eq!(made_from.unix_timestamp(), 1_700_000_000 - 25 * 3600);
+        }
+    }
+
+    #[test]
     fn what_is_no_event_is_not_read() {
         for body in [
             "",
@@ -259,6 +274,7 @@ mod tests {
             r#"{"id":"","type":"x","created":1,"livemode":false,"data":{"object":{}}}"#,
             r#"{"id":"e\u0000","type":"x","created":1,"livemode":false,"data":{"object":{}}}"#,
             r#"{"id":"evt_1","type":"x","created":9223372036854775807,"livemode":false,"data":{"object":{}}}"#,
+            r#"{"id":"evt_1","type":"x","created":-377705116800,"livemode":false,"data":{"object":{}}}"#,
         ] {
             assert_eq!(event(body.as_bytes()), None, "{body}");
         }

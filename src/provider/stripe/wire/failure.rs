@@ -25,7 +25,7 @@ impl Text<'_> {
 
 /// What is read of Stripe's error object, in an error and in `last_payment_error` alike.
 #[derive(Debug, Deserialize)]
-pub(in crate::provider::stripe) struct ErrorObject<'a> {
+pub struct ErrorObject<'a> {
     #[serde(borrow, rename = "type", default)]
     kind: Option<Text<'a>>,
     #[serde(borrow, default)]

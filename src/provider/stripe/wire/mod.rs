@@ -37,7 +37,7 @@ struct ErrorBody<'a> {
 
 /// What was called: a call about a charge's object, or one about a refund. It says what comes back when all is well and
 /// which errors are final.
-pub(super) trait Called: Copy {
+pub trait Called: Copy {
     type Object;
 
     fn object(body: &[u8]) -> Option<Self::Object>;
@@ -81,7 +81,7 @@ impl Called for RefundPhase {
 }
 
 /// Turns one whole response into an answer.
-pub(super) fn decode<C: Called>(
+pub fn decode<C: Called>(
     status: u16,
     headers: &HeaderMap,
     body: &[u8],
@@ -103,7 +103,7 @@ pub(super) fn decode<C: Called>(
 }
 
 /// Turns one whole page of a list of refunds into what is read of it, or the answer that stands in its place.
-pub(super) fn decode_refunds(
+pub fn decode_refunds(
     status: u16,
     headers: &HeaderMap,
     body: &[u8],
@@ -121,11 +121,7 @@ pub(super) fn decode_refunds(
 }
 
 /// Turns one whole page of a list into its objects with a stamp of ours, or the answer that stands in its place.
-pub(super) fn decode_page(
-    status: u16,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Result<Page, Box<Answer>> {
+pub fn decode_page(status: u16, headers: &HeaderMap, body: &[u8]) -> Result<Page, Box<Answer>> {
     if status != 200 {
         return Err(Box::new(from_error(status, headers, body, Phase::Read)));
     }
@@ -144,12 +140,18 @@ pub(super) fn unread<O>(reason: Unclear, headers: &HeaderMap) -> Reply<O> {
 }
 
 fn reply<O>(answer: Answer<O>, headers: &HeaderMap) -> Reply<O> {
-    let request_id = headers
-        .get("request-id")
-        .and_then(|id| id.to_str().ok())
-        .filter(|id| (1..=255).contains(&id.len()))
-        .map(str::to_owned);
-    Reply { answer, request_id }
+    let id = |name: &'static str| {
+        let id = headers.get(name).and_then(|id| id.to_str().ok())?;
+        (1..=255).contains(&id.len()).then(|| id.to_owned())
+    };
+    let request_id = id("request-id");
+    // The first answer under a key names itself.
+    let original_request_id = id("original-request").filter(|id| Some(id) != request_id.as_ref());
+    Reply {
+        answer,
+        request_id,
+        original_request_id,
+    }
 }
 
 fn from_error<C: Called>(
