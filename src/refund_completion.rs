@@ -226,15 +226,18 @@ impl KeepRefund {
         let ours = progress.object.as_ref().map(ProviderRefundId::as_str);
         let succeeded = progress.state == RefundState::Succeeded;
         match Stage::parse(&stage) {
+            // Known already; or read before it failed at the bank: of one object, that is the later word.
+            Some(Stage::Succeeded | Stage::Failed | Stage::Canceled)
+                if succeeded && ours == object.as_deref() =>
+            {
+                self.discard(connection, hold).await?;
+                Ok(Settled::AlreadySettled)
+            }
             // A success that the books deny is a fact all the same.
             Some(Stage::Failed | Stage::Canceled) if succeeded => {
                 self.correct(connection, hold, progress, detail).await
             }
             Some(Stage::Failed | Stage::Canceled) => {
-                self.discard(connection, hold).await?;
-                Ok(Settled::AlreadySettled)
-            }
-            Some(Stage::Succeeded) if succeeded && ours == object.as_deref() => {
                 self.discard(connection, hold).await?;
                 Ok(Settled::AlreadySettled)
             }
@@ -424,8 +427,7 @@ pub async fn count_external(
         rows.amounts.push(amount);
         rows.statuses.push(refund.status.as_str());
         rows.counted.push(refund.status.takes());
-        let stamped = refund.stamp.as_deref().and_then(|stamp| stamp.parse().ok());
-        rows.refund_ids.push(stamped.map(RefundId::as_uuid));
+        rows.refund_ids.push(refund.of_ours());
     }
     if rows.charge_ids.is_empty() {
         return Ok(0);

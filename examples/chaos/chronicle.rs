@@ -18,7 +18,8 @@ pub struct Chronicle {
 #[derive(Clone, Debug)]
 pub struct Breach {
     pub promise: &'static str,
-    pub charge: Option<String>,
+    /// The charge or the refund that it is about.
+    pub subject: Option<String>,
     pub what: String,
 }
 
@@ -56,17 +57,17 @@ impl Chronicle {
         figures.get(name).copied().unwrap_or_default()
     }
 
-    pub fn breach(&self, promise: &'static str, charge: Option<&str>, what: String) {
+    pub fn breach(&self, promise: &'static str, subject: Option<&str>, what: String) {
         let mut breaches = self.breaches.lock().unwrap();
         if breaches.len() < MOST_TOLD {
             self.tell(&format!(
                 "BREACH {promise}: {} {what}",
-                charge.unwrap_or_default()
+                subject.unwrap_or_default()
             ));
         }
         breaches.push(Breach {
             promise,
-            charge: charge.map(str::to_owned),
+            subject: subject.map(str::to_owned),
             what,
         });
     }

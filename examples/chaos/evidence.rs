@@ -9,6 +9,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::provider::Provider;
+use crate::refund_evidence::Refunds;
 
 pub struct Evidence {
     pub charges: HashMap<String, Row>,
@@ -19,6 +20,7 @@ pub struct Evidence {
     /// Money that moved, by stamp.
     pub ledger: HashMap<String, Vec<Moved>>,
     pub objects: Vec<Object>,
+    pub refunds: Refunds,
     /// What the provider delivered, by what was done about it.
     pub events: Vec<(String, i64)>,
 }
@@ -39,6 +41,8 @@ pub struct Row {
     pub request_status: Option<String>,
     pub jobs: i64,
     pub parked: Option<String>,
+    pub amount_refunded: i64,
+    pub amount_refunding: i64,
     /// Seconds from the acceptance to the end.
     pub took: Option<f64>,
 }
@@ -98,6 +102,7 @@ impl Evidence {
             discrepancies: discrepancies(connection).await?,
             orphans,
             ledger,
+            refunds: Refunds::gather(connection, provider).await?,
             objects,
         })
     }
@@ -108,7 +113,7 @@ fn stamp(object: &Value) -> String {
     stamp.unwrap_or_default().to_owned()
 }
 
-fn text(object: &Value, name: &str) -> anyhow::Result<String> {
+pub fn text(object: &Value, name: &str) -> anyhow::Result<String> {
     let text = object[name].as_str();
     Ok(text
         .with_context(|| format!("no {name} in {object}"))?
@@ -121,7 +126,7 @@ async fn charges(connection: &mut PgConnection) -> anyhow::Result<HashMap<String
              charges.id, charges.idempotency_key, amount, currency, payment_method, return_url, reference,
              metadata ->> 'cart' AS cart, stage, money, provider_charge_id,
              idempotent_requests.status AS request_status,
-             COALESCE(jobs.count, 0) AS jobs, jobs.parked,
+             COALESCE(jobs.count, 0) AS jobs, jobs.parked, amount_refunded, amount_refunding,
              extract(epoch FROM finished_at - charges.created_at)::double precision AS took
          FROM charges
          LEFT JOIN idempotent_requests
@@ -131,6 +136,7 @@ async fn charges(connection: &mut PgConnection) -> anyhow::Result<HashMap<String
          LEFT JOIN (
              SELECT charge_id, count(*), max(last_error) FILTER (WHERE state = 'parked') AS parked
              FROM outbox
+             WHERE kind = 'charge'
              GROUP BY charge_id
          ) AS jobs ON jobs.charge_id = charges.id",
     )

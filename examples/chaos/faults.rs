@@ -61,8 +61,9 @@ pub enum Weather {
 }
 
 /// Texts of the statements that matter: accepting, reading the winners, claiming, the gate before execute, the
-/// completion, giving back, canceling.
-const STATEMENTS: [&str; 8] = [
+/// completion, giving back, canceling; of refunds accepting, the gate before the send, giving back, ending, correcting and
+/// counting what was made outside; of deliveries claiming, writing down what is sent and what came of it.
+const STATEMENTS: [&str; 17] = [
     INSERT_BATCH,
     READ_WINNERS,
     "FOR UPDATE SKIP LOCKED",
@@ -71,8 +72,24 @@ const STATEMENTS: [&str; 8] = [
     "AND input.changes",
     "cancel_requested_at = now()",
     "'nothing was executed'",
+    "'refund_accepted'",
+    "'refund_started'",
+    "'refund_' || changed.stage",
+    "'refund_completed'",
+    "'refund_corrected'",
+    "'refunded_externally'",
+    "AS busy (endpoint_id, number)",
+    "SET body",
+    "'delivered' THEN tries",
 ];
-const REQUESTS: [&str; 3] = ["/payment_intents", "/confirm", "/cancel"];
+/// The last is a page of a list.
+const REQUESTS: [&str; 5] = [
+    "/payment_intents",
+    "/confirm",
+    "/cancel",
+    "/refunds",
+    "&limit=100",
+];
 
 /// Before the next fault, in milliseconds.
 const PAUSES: std::ops::Range<u64> = 300..1600;

@@ -55,14 +55,46 @@ impl Http {
         self.send(request, wait).await
     }
 
-    pub async fn show(
+    /// POSTs a refund of a charge.
+    pub async fn refund(
         &self,
         at: SocketAddr,
-        id: &str,
+        charge: &str,
+        key: &str,
+        body: &Value,
         wait: Option<u64>,
     ) -> Result<Answer, reqwest::Error> {
-        let request = self.client.get(format!("http://{at}/v1/charges/{id}"));
+        let request = self
+            .client
+            .post(format!("http://{at}/v1/charges/{charge}/refunds"))
+            .header("idempotency-key", key)
+            .header("content-type", "application/json")
+            .body(body.to_string());
         self.send(request, wait).await
+    }
+
+    /// GETs a path under /v1.
+    pub async fn get(
+        &self,
+        at: SocketAddr,
+        path: &str,
+        wait: Option<u64>,
+    ) -> Result<Answer, reqwest::Error> {
+        let request = self.client.get(format!("http://{at}/v1/{path}"));
+        self.send(request, wait).await
+    }
+
+    pub async fn make_endpoint(
+        &self,
+        at: SocketAddr,
+        body: &Value,
+    ) -> Result<Answer, reqwest::Error> {
+        let request = self
+            .client
+            .post(format!("http://{at}/v1/webhook_endpoints"))
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        self.send(request, None).await
     }
 
     pub async fn cancel(&self, at: SocketAddr, id: &str) -> Result<Answer, reqwest::Error> {

@@ -51,7 +51,7 @@ pub async fn follow(
         if level == "ERROR" && NEVER.contains(&code) {
             chronicle.breach(
                 "no fault of ours is logged",
-                told["charge.id"].as_str(),
+                told["refund.id"].as_str().or(told["charge.id"].as_str()),
                 format!("service {number}: {told}"),
             );
         }

@@ -1,11 +1,12 @@
 //! The chaos run: real processes of the service under every fault at once, and real money nowhere.
 //!
 //! `cargo run --release --example chaos -- --seed 1 --minutes 3` starts Postgres, the simulated provider and two
-//! `payonce serve`, each behind a proxy to either. While 32 clients buy, the provider errs in one call of five, processes
-//! are killed, stopped and ended, Postgres restarts and crashes, networks are cut, silent and slow. Then the faults stop,
-//! everything must end, and every promise is checked: on the books, on what clients were told, and on the provider's
-//! ledger, the only witness of money. The seed decides what goes wrong and what is bought. Exits with 1 if a promise was
-//! broken, and keeps books and logs then.
+//! `payonce serve`, each behind a proxy to either. While 32 clients buy and ask some of it back, the provider errs in one
+//! call of five, banks take back what was completed, somebody refunds on the provider's own pages, processes are killed,
+//! stopped and ended, Postgres restarts and crashes, networks are cut, silent and slow, and of the merchant's two endpoints
+//! one fails at times and one never answers. Then the faults stop, everything must end, and every promise is checked: on
+//! the books, on what clients and endpoints were told, and on the provider's ledger, the only witness of money. The seed
+//! decides what goes wrong and what is asked for. Exits with 1 if a promise was broken, and keeps books and logs then.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,10 +17,13 @@
     reason = "one crate in many files: pub says what a file offers the others"
 )]
 
+mod bank;
 mod books;
 mod checks;
 mod chronicle;
 mod client;
+mod drain;
+mod events;
 mod evidence;
 mod faults;
 mod http;
@@ -28,8 +32,14 @@ mod options;
 mod program;
 mod provider;
 mod purchase;
+mod receiver;
+mod refund;
+mod refund_checks;
+mod refund_evidence;
+mod refund_told;
 mod report;
 mod service;
+mod settings;
 mod shared;
 mod staff;
 mod strike;

@@ -30,17 +30,24 @@ const FAULTS: [&str; 17] = [
     "unknown_status",
     FORGET_KEYS,
 ];
+/// No refund can stand a forgotten key while a send of it is still under way: the key is what keeps it to one.
 const FORGET_KEYS: &str = "forget_keys";
+const OF_REFUNDS: [&str; 2] = ["refund", "read_refunds"];
+
+/// Whose account all objects are in.
+pub const SECRET_KEY: &str = "sk_test_chaos";
 
 /// What its deliveries are signed with.
 pub const WEBHOOK_SECRET: &str = "whsec_chaos";
 
 /// The share of calls that go wrong, by step.
-const RATES: [(&str, f64); 4] = [
+const RATES: [(&str, f64); 6] = [
     ("prepare", 0.2),
     ("execute", 0.2),
     ("read", 0.1),
     ("cancel", 0.1),
+    ("refund", 0.3),
+    ("read_refunds", 0.1),
 ];
 
 pub struct Provider {
@@ -73,11 +80,13 @@ impl Provider {
 
     /// A share of all calls goes wrong, in every way.
     pub async fn rage(&self, seed: u64, forgets_keys: bool) -> anyhow::Result<()> {
-        let kinds = FAULTS.map(|fault| (fault, forgets_keys || fault != FORGET_KEYS));
         let mut rates = json!({});
         for (phase, rate) in RATES {
-            for (fault, _) in kinds.iter().filter(|(_, taken)| *taken) {
-                rates[format!("{phase}.{fault}")] = json!(rate / 17.0);
+            let forgets_keys = forgets_keys && !OF_REFUNDS.contains(&phase);
+            for fault in FAULTS {
+                if forgets_keys || fault != FORGET_KEYS {
+                    rates[format!("{phase}.{fault}")] = json!(rate / 17.0);
+                }
             }
         }
         self.set(json!({
@@ -126,6 +135,23 @@ impl Provider {
     /// Every charge that moved money.
     pub async fn ledger(&self) -> anyhow::Result<Vec<Value>> {
         self.get("/_sim/charges").await
+    }
+
+    /// Every refund.
+    pub async fn refunds(&self) -> anyhow::Result<Vec<Value>> {
+        self.get("/_sim/refunds").await
+    }
+
+    /// Refunds a charge as somebody does on the provider's own pages; whether it came to something shows in its list.
+    pub async fn refund_outside(&self, object: &str, amount: i64) {
+        let request = self.http.post(self.at("/v1/refunds"));
+        let form = format!("payment_intent={object}&amount={amount}");
+        let _ = request
+            .bearer_auth(SECRET_KEY)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form)
+            .send()
+            .await;
     }
 
     /// Every object.

@@ -22,7 +22,7 @@ const SMALL: i64 = 40;
 
 /// Each with its weight. The faults of the simulator's own payment methods meet the first execution of a charge, and
 /// those that end in `_always` would never end.
-const METHODS: [(&str, u32); 20] = [
+const METHODS: [(&str, u32); 22] = [
     (CARD, 560),
     ("pm_card_mastercard", 100),
     ("pm_card_chargeDeclined", 60),
@@ -43,6 +43,8 @@ const METHODS: [(&str, u32); 20] = [
     (PROCESSING, 10),
     (PARTIAL, 3),
     ("pm_sim_key_in_use", 5),
+    ("pm_card_pendingRefund", 40),
+    ("pm_sim_refund_requires_action", 15),
 ];
 
 /// Its charges stay open until the bank decides.
@@ -110,6 +112,14 @@ impl Purchase {
 
 /// What the provider must have charged for an amount of ours.
 pub fn in_provider_units(amount: i64, currency: &str) -> i64 {
-    let found = CURRENCIES.iter().find(|(name, ..)| *name == currency);
-    amount * found.map_or(1, |&(.., factor)| factor)
+    amount * of(currency).map_or(1, |&(.., factor)| factor)
+}
+
+/// What amounts of a currency are multiples of.
+pub fn step_of(currency: &str) -> i64 {
+    of(currency).map_or(1, |&(_, step, _)| step)
+}
+
+fn of(currency: &str) -> Option<&'static (&'static str, i64, i64)> {
+    CURRENCIES.iter().find(|(name, ..)| *name == currency)
 }

@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use crate::chronicle::{Breach, Chronicle, line};
 use crate::evidence::Evidence;
 use crate::purchase::PROCESSING;
+use crate::refund_evidence::RefundRow;
 use crate::service::Service;
 use crate::told::Told;
 
@@ -21,6 +22,7 @@ pub fn figures(
     chronicle: &Chronicle,
     evidence: &Evidence,
     faults: &BTreeMap<String, u64>,
+    told: &BTreeMap<String, usize>,
     calls: usize,
 ) {
     let stage = |stage: &str| {
@@ -37,11 +39,15 @@ pub fn figures(
     line(&format!("  canceled             {:8}", stage("canceled")));
     let open = evidence.charges.values().filter(|charge| charge.jobs > 0);
     line(&format!("  left to an operator  {:8}", open.count()));
+    refunds(evidence);
     line(&format!("provider calls         {calls:8}"));
     let met: u64 = faults.values().sum();
     line(&format!("  with a fault         {met:8}"));
     for (effect, count) in &evidence.events {
         line(&format!("events {effect:<15} {count:8}"));
+    }
+    for (kind, count) in told {
+        line(&format!("told {kind:<18} {count:7}"));
     }
     certainty(evidence);
     line("");
@@ -53,18 +59,44 @@ pub fn figures(
     }
 }
 
+fn refunds(evidence: &Evidence) {
+    let rows = &evidence.refunds.rows;
+    let stage = |stage: &str| rows.values().filter(|row| row.stage == stage).count();
+    line(&format!("refunds accepted       {:8}", rows.len()));
+    line(&format!("  completed            {:8}", stage("succeeded")));
+    line(&format!("  failed               {:8}", stage("failed")));
+    let again = rows.values().filter(|row| row.attempts > 1);
+    line(&format!("  sent more than once  {:8}", again.count()));
+    let anew = rows.values().filter(|row| row.key_number > 0);
+    line(&format!("  under another key    {:8}", anew.count()));
+    let outside = evidence.refunds.outside.len();
+    line(&format!("refunds made outside   {outside:8}"));
+    let mut failures: BTreeMap<&str, usize> = BTreeMap::new();
+    for failure in rows.values().filter_map(|row| row.failure.as_deref()) {
+        *failures.entry(failure).or_default() += 1;
+    }
+    for (failure, count) in failures {
+        line(&format!("  {failure:<21}{count:7}"));
+    }
+    let took = rows.values().filter_map(|row| row.took);
+    seconds("to a refund's end ", took.collect());
+}
+
 /// From the acceptance to the end, of charges that waited for nobody else.
 fn certainty(evidence: &Evidence) {
     let charges = evidence.charges.values();
-    let mut took: Vec<f64> = charges
+    let took = charges
         .filter(|charge| charge.payment_method != PROCESSING)
         .filter(|charge| !charge.payment_method.contains("Required") || charge.return_url.is_none())
-        .filter_map(|charge| charge.took)
-        .collect();
+        .filter_map(|charge| charge.took);
+    seconds("to certainty      ", took.collect());
+}
+
+fn seconds(to_what: &str, mut took: Vec<f64>) {
     took.sort_by(f64::total_cmp);
     let at = |thousandth: usize| took.get(took.len() * thousandth / 1000).copied();
     line(&format!(
-        "seconds to certainty   half {:.2}, 99 % {:.2}, worst {:.2}",
+        "seconds {to_what} half {:.2}, 99 % {:.2}, worst {:.2}",
         at(500).unwrap_or_default(),
         at(990).unwrap_or_default(),
         took.last().copied().unwrap_or_default()
@@ -82,17 +114,26 @@ pub async fn breaches(
         line("");
         line(&format!("BREACH: {}", breach.promise));
         line(&format!("  {}", breach.what));
-        if let Some(id) = &breach.charge {
+        if let Some(id) = &breach.subject {
+            let refund = evidence.refunds.rows.get(id);
+            let charge = refund.map_or_else(|| id.clone(), RefundRow::charge);
+            if let Some(refund) = refund {
+                line(&format!("  the refund {id}: {refund:?}"));
+                let given = evidence.refunds.given.get(&refund.provider_charge_id);
+                line(&format!(
+                    "  refunds of its charge at the provider: {given:?}"
+                ));
+            }
             line(&format!(
-                "  the charge {id}: {:?}",
-                evidence.charges.get(id)
+                "  the charge {charge}: {:?}",
+                evidence.charges.get(&charge)
             ));
             let told = told.iter().find(|told| told.id.as_ref() == Some(id));
             if let Some(told) = told {
                 line(&format!("  its client was last told {}", told.stands));
             }
-            let mut story = history(connection, id).await?;
-            story.extend(requests(services, evidence, id));
+            let mut story = history(connection, &charge).await?;
+            story.extend(requests(services, evidence, id, &charge));
             story.sort();
             for (at, what) in story {
                 line(&format!("  {} {what}", at.time()));
@@ -147,13 +188,20 @@ async fn history(
 }
 
 /// What went to the provider for it.
-fn requests(services: &[Service], evidence: &Evidence, id: &str) -> Vec<(OffsetDateTime, String)> {
-    let objects = evidence.objects.iter().filter(|object| object.stamp == id);
+fn requests(
+    services: &[Service],
+    evidence: &Evidence,
+    id: &str,
+    charge: &str,
+) -> Vec<(OffsetDateTime, String)> {
+    let objects = evidence.objects.iter();
+    let objects = objects.filter(|object| object.stamp == charge);
     let objects: Vec<&str> = objects.map(|object| object.id.as_str()).collect();
     let mut requests = Vec::new();
     for (number, service) in services.iter().enumerate() {
         for exchange in service.provider.exchanges() {
             let is_its = exchange.idempotency_key.starts_with(id)
+                || exchange.idempotency_key.starts_with(charge)
                 || objects
                     .iter()
                     .any(|object| exchange.target.contains(object));

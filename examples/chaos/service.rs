@@ -10,39 +10,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::chronicle::Chronicle;
+use crate::settings::SETTINGS;
 use crate::shared::database_proxy::DatabaseProxy;
 use crate::shared::provider_proxy::ProviderProxy;
-use crate::{log, program, provider};
+use crate::{log, program};
 
-/// Leases that run out during a run, as short as start-up takes them.
-const SETTINGS: [(&str, &str); 23] = [
-    ("PAYONCE__HTTP__LISTEN", "127.0.0.1:0"),
-    ("PAYONCE__ADMIN__LISTEN", "127.0.0.1:0"),
-    ("PAYONCE__HTTP__SHUTDOWN_GRACE", "5s"),
-    ("PAYONCE__DATABASE__STATEMENT_TIMEOUT", "2s"),
-    ("PAYONCE__DATABASE__CONNECT_TIMEOUT", "1s"),
-    ("PAYONCE__PROVIDER__MODE", "test"),
-    ("PAYONCE__PROVIDER__STRIPE__SECRET_KEY", "sk_test_chaos"),
-    (
-        "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
-        provider::WEBHOOK_SECRET,
-    ),
-    ("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "1s"),
-    ("PAYONCE__PROVIDER__STRIPE__CONNECT_TIMEOUT", "300ms"),
-    ("PAYONCE__WORKER__LEASE", "4s"),
-    ("PAYONCE__WORKER__SLACK", "250ms"),
-    ("PAYONCE__WORKER__COMPLETION_TIMEOUT", "500ms"),
-    ("PAYONCE__WORKER__TAKE_BACK_INTERVAL", "200ms"),
-    ("PAYONCE__WORKER__RETRY_BASE", "20ms"),
-    ("PAYONCE__WORKER__RETRY_CAP", "1s"),
-    ("PAYONCE__WORKER__SLOW_BASE", "100ms"),
-    ("PAYONCE__WORKER__SLOW_CAP", "1s"),
-    ("PAYONCE__WORKER__BREAKER_BASE", "10ms"),
-    ("PAYONCE__WORKER__BREAKER_CAP", "50ms"),
-    ("PAYONCE__WORKER__ACTION_EXPIRY", "10s"),
-    ("PAYONCE__RECONCILER__THRESHOLD", "5s"),
-    ("PAYONCE__RECONCILER__INTERVAL", "1s"),
-];
 /// How it is started.
 const SERVE: &[&str] = &["serve"];
 /// How it is started on books that were restored.

@@ -1,11 +1,11 @@
-//! Who else is there: an operator who mends what must be parked, with the operator's own tool, and a bank that decides.
+//! An operator who mends what must be parked, with the operator's own tools, and has the provider compared at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use payonce::domain::ids::ChargeId;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use anyhow::Context;
+use futures_util::future::try_join_all;
+use payonce::domain::ids::{ChargeId, RefundId};
 use sqlx::PgConnection;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,6 @@ use crate::books::Books;
 use crate::chronicle::Chronicle;
 use crate::program;
 use crate::provider::Provider;
-use crate::purchase::PROCESSING;
 
 /// The fault that must park a job is `unsaved_400`: the provider calls a parameter of ours wrong. Once somebody has
 /// looked at it, it goes on.
@@ -24,36 +23,36 @@ const MENDED: &str = "request_rejected";
 const LEFT: &str = "amount_differs";
 
 const ROUND: Duration = Duration::from_millis(700);
+/// Refunds are mended one by a command; so many commands at once.
+const COMMANDS: usize = 4;
 
 pub struct Staff {
     pub books: Arc<Books>,
     pub provider: Arc<Provider>,
     pub chronicle: Arc<Chronicle>,
-    pub seed: u64,
 }
 
 impl Staff {
     /// Goes round until `stop`; a round that the database fails is left out.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut random = StdRng::seed_from_u64(self.seed);
         while !stop.is_cancelled() {
-            if self.round(&mut random).await.is_err() {
+            if self.round().await.is_err() {
                 self.chronicle.count("operator's rounds without a database");
             }
             sleep(ROUND).await;
         }
     }
 
-    async fn round(&self, random: &mut StdRng) -> anyhow::Result<()> {
+    async fn round(&self) -> anyhow::Result<()> {
         let mut connection = self.books.connect().await?;
-        self.mend(&mut connection).await?;
-        self.settle(&mut connection, random).await
+        self.mend_charges(&mut connection).await?;
+        self.mend_refunds(&mut connection).await
     }
 
-    async fn mend(&self, connection: &mut PgConnection) -> anyhow::Result<()> {
+    async fn mend_charges(&self, connection: &mut PgConnection) -> anyhow::Result<()> {
         let parked: Vec<(Uuid, Option<String>)> = sqlx::query_as(
             "SELECT charge_id, last_error FROM outbox
-             WHERE state = 'parked' AND last_error IS DISTINCT FROM $1
+             WHERE state = 'parked' AND kind = 'charge' AND last_error IS DISTINCT FROM $1
              ORDER BY id LIMIT 100",
         )
         .bind(LEFT)
@@ -64,13 +63,7 @@ impl Staff {
             .to_vec();
         for (charge, reason) in parked {
             let charge = ChargeId::from_uuid(charge).to_string();
-            let reason = reason.unwrap_or_default();
-            self.chronicle.count(format!("parked {reason}"));
-            if reason != MENDED {
-                let what = format!("it is parked: {reason}");
-                let promise = "only faults that must park do";
-                self.chronicle.breach(promise, Some(&charge), what);
-            }
+            self.met("", &charge, reason);
             arguments.push(charge);
         }
         if arguments.len() > 4 {
@@ -80,37 +73,91 @@ impl Staff {
         Ok(())
     }
 
-    async fn settle(
-        &self,
-        connection: &mut PgConnection,
-        random: &mut StdRng,
-    ) -> anyhow::Result<()> {
-        let processing: Vec<String> = sqlx::query_scalar(
-            "SELECT charges.provider_charge_id FROM outbox JOIN charges ON charges.id = outbox.charge_id
-             WHERE charges.payment_method = $1 AND charges.stage = 'processing'
-                 AND charges.provider_charge_id IS NOT NULL",
+    async fn mend_refunds(&self, connection: &mut PgConnection) -> anyhow::Result<()> {
+        let parked: Vec<(Uuid, Option<String>)> = sqlx::query_as(
+            "SELECT refund_id, last_error FROM outbox
+             WHERE state = 'parked' AND kind = 'refund'
+             ORDER BY id LIMIT 100",
         )
-        .bind(PROCESSING)
         .fetch_all(connection)
         .await?;
-        for object in processing {
-            let success = random.random_bool(0.7);
-            let result = if success { "succeeded" } else { "failed" };
-            self.provider.settle(&object, result).await?;
+        let mut refunds = Vec::new();
+        for (refund, reason) in parked {
+            let refund = RefundId::from_uuid(refund).to_string();
+            self.met("refund ", &refund, reason);
+            refunds.push(refund);
+        }
+        for some in refunds.chunks(COMMANDS) {
+            let retries = some.iter().map(async |refund| {
+                let arguments = ["refunds", "retry", refund, "--reason", "chaos"];
+                program::output(&arguments, &self.books.url).await
+            });
+            try_join_all(retries).await?;
         }
         Ok(())
     }
 
-    /// Charges that are open and not to be left so.
+    fn met(&self, kind: &str, id: &str, reason: Option<String>) {
+        let reason = reason.unwrap_or_default();
+        self.chronicle.count(format!("parked {kind}{reason}"));
+        if reason != MENDED {
+            let what = format!("it is parked: {reason}");
+            let promise = "only faults that must park do";
+            self.chronicle.breach(promise, Some(id), what);
+        }
+    }
+
+    /// Charges and refunds that are open and not to be left so, and refunds that are to be read again.
     pub async fn open(&self) -> anyhow::Result<i64> {
         let mut connection = self.books.connect().await?;
         Ok(sqlx::query_scalar(
-            "SELECT count(*) FROM charges LEFT JOIN outbox ON outbox.charge_id = charges.id
-             WHERE finished_at IS NULL
-                 AND (outbox.state IS DISTINCT FROM 'parked' OR outbox.last_error IS DISTINCT FROM $1)",
+            "SELECT
+                 (
+                     SELECT count(*) FROM charges LEFT JOIN outbox ON outbox.charge_id = charges.id AND outbox.kind = 'charge'
+                     WHERE finished_at IS NULL
+                         AND (outbox.state IS DISTINCT FROM 'parked' OR outbox.last_error IS DISTINCT FROM $1)
+                 )
+                 + (SELECT count(*) FROM refunds WHERE finished_at IS NULL OR recheck_at IS NOT NULL)
+                 + (
+                     SELECT count(*) FROM outbox JOIN refunds ON refunds.id = outbox.refund_id
+                     WHERE finished_at IS NOT NULL AND recheck_at IS NULL
+                 )
+                 + (SELECT count(*) FROM sweeps WHERE finished_at IS NULL)",
         )
         .bind(LEFT)
         .fetch_one(&mut connection)
         .await?)
+    }
+
+    /// Deliveries that are still to be made there.
+    pub async fn undelivered(&self, endpoint: &str) -> anyhow::Result<i64> {
+        let mut connection = self.books.connect().await?;
+        Ok(sqlx::query_scalar(
+            "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1 AND state IN ('due', 'leased')",
+        )
+        .bind(endpoint.trim_start_matches("whe_").parse::<Uuid>()?)
+        .fetch_one(&mut connection)
+        .await?)
+    }
+
+    /// Compares all that the provider has with the books, as `payonce reconcile` does.
+    pub async fn compare(&self) -> anyhow::Result<()> {
+        let arguments = ["reconcile", "--since", "24h"];
+        let base_url = format!("http://{}", self.provider.address);
+        let ended = program::payonce(&arguments)?
+            .env("DATABASE_URL", &self.books.url)
+            .env("PAYONCE__PROVIDER__STRIPE__BASE_URL", base_url)
+            .env(
+                "PAYONCE__PROVIDER__STRIPE__SECRET_KEY",
+                crate::provider::SECRET_KEY,
+            )
+            .env("PAYONCE__RECONCILER__SWEEP_PAUSE", "1ms")
+            .output()
+            .await
+            .context("reconcile")?;
+        let told = String::from_utf8_lossy(&ended.stderr);
+        // It ends with 1 where discrepancies are open, which the checks judge.
+        anyhow::ensure!(told.contains("swept:"), "reconcile: {told}");
+        Ok(())
     }
 }

@@ -29,10 +29,12 @@ const TRIPLES: [&str; 8] = [
     "in_progress/processing/unknown",
     "in_progress/requires_action/unknown",
     "in_progress/requires_reconciliation/unknown",
-    "completed/succeeded/moved",
+    COMPLETED,
     "failed/failed/not_moved",
     "failed/canceled/not_moved",
 ];
+
+const COMPLETED: &str = "completed/succeeded/moved";
 
 impl Told {
     pub fn new(purchase: Purchase, restored: bool) -> Self {
@@ -46,6 +48,10 @@ impl Told {
             action: None,
             restored,
         }
+    }
+
+    pub fn has_completed(&self) -> bool {
+        self.terminal.as_deref() == Some(COMPLETED)
     }
 
     /// Takes in answers to requests that were under way at once.

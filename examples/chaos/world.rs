@@ -1,21 +1,24 @@
 //! One run from its start to the verdict.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use payonce::shutdown::Signals;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::bank::Bank;
 use crate::books::Books;
 use crate::chronicle::{Chronicle, line};
 use crate::client::Client;
+use crate::events::{self, Endpoints};
 use crate::evidence::Evidence;
 use crate::http::{self, Http};
 use crate::options::Options;
@@ -23,14 +26,10 @@ use crate::provider::Provider;
 use crate::service::Service;
 use crate::staff::Staff;
 use crate::strike::Strikes;
-use crate::told::Told;
-use crate::{checks, report};
+use crate::{checks, drain, refund_checks, report};
 
-/// How long everything that is open may take to end once the faults have stopped: the customers' time, the longest
-/// lease, a backlog.
-const DRAIN_LIMIT: Duration = Duration::from_mins(2);
-/// How long clients may take to get the answers they wait for then.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// How long a service may take to start.
+const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// How often it is told how far a run is.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -63,13 +62,27 @@ async fn whole(options: &Options, directory: &Path) -> anyhow::Result<bool> {
     let mut connection = world.books.connect().await?;
     checks::sessions(&mut connection, &world.chronicle).await?;
     world.chronicle.tell("every request is sent again");
-    let told: Vec<Told> = ask_again(clients)
+    let (mut charges, mut refunds) = (Vec::new(), Vec::new());
+    for told in drain::ask_again(clients)
         .await?
         .into_iter()
-        .flat_map(Client::told)
-        .collect();
+        .map(Client::told)
+    {
+        charges.extend(told.charges);
+        refunds.extend(told.refunds);
+    }
     let evidence = Evidence::gather(&mut connection, &world.provider).await?;
-    checks::all(&evidence, &told, options.restore, &world.chronicle);
+    let chronicle = &world.chronicle;
+    checks::all(&evidence, &charges, options.restore, chronicle);
+    let took_back = world.bank.took_back.lock().unwrap().clone();
+    refund_checks::all(&evidence, &refunds, &took_back, options.restore, chronicle);
+    let mut kinds = BTreeMap::new();
+    if !options.restore {
+        // What was told before the restore is not in the books that came back.
+        let events = events::read(&world.http, &world.services).await?;
+        events::check(&evidence, &events, &world.endpoints.good.got(), chronicle);
+        kinds = events::kinds(&events);
+    }
     world.closing.cancel();
     let mut calls = 0;
     for service in world.services.iter() {
@@ -77,14 +90,14 @@ async fn whole(options: &Options, directory: &Path) -> anyhow::Result<bool> {
         calls += service.provider.exchanges().len();
     }
     let faults = world.provider.faults().await?;
-    report::figures(&world.chronicle, &evidence, &faults, calls);
+    report::figures(&world.chronicle, &evidence, &faults, &kinds, calls);
     let breaches = world.chronicle.breaches();
     report::breaches(
         &mut connection,
         &breaches,
         &evidence,
         &world.services,
-        &told,
+        &charges,
     )
     .await?;
     drop(connection);
@@ -97,16 +110,18 @@ async fn whole(options: &Options, directory: &Path) -> anyhow::Result<bool> {
 }
 
 /// Everything but the clients and the faults.
-struct World {
-    chronicle: Arc<Chronicle>,
+pub struct World {
+    pub chronicle: Arc<Chronicle>,
     books: Arc<Books>,
     provider: Arc<Provider>,
-    services: Arc<Vec<Service>>,
-    staff: Arc<Staff>,
+    pub services: Arc<Vec<Service>>,
+    pub staff: Arc<Staff>,
+    bank: Arc<Bank>,
     http: Http,
-    /// Ends the clients' buying.
-    closed: CancellationToken,
-    /// Ends the staff's work.
+    pub endpoints: Endpoints,
+    /// Ends the clients' buying, and the bank's whims.
+    pub closed: CancellationToken,
+    /// Ends the staff's work and the bank's.
     closing: CancellationToken,
 }
 
@@ -130,30 +145,43 @@ impl World {
         });
         let services = Arc::new(join_all(services).await);
         let ready = join_all(services.iter().map(Service::ready));
-        timeout(ANSWER_LIMIT, ready)
+        timeout(START_LIMIT, ready)
             .await
             .context("the services do not start")?;
         let staff = Arc::new(Staff {
             books: books.clone(),
             provider: provider.clone(),
             chronicle: chronicle.clone(),
-            seed: options.seed,
         });
-        let closing = CancellationToken::new();
+        let bank = Arc::new(Bank {
+            books: books.clone(),
+            provider: provider.clone(),
+            chronicle: chronicle.clone(),
+            seed: options.seed,
+            took_back: Mutex::default(),
+        });
+        let http = Http::new(client, token);
+        let endpoints = Endpoints::make(options.seed, &http, &services, &chronicle).await?;
+        let (closed, closing) = (CancellationToken::new(), CancellationToken::new());
         for service in services.iter() {
             let deliveries = deliver(provider.clone(), service.addresses(), options.seed);
             tokio::spawn(closing.clone().run_until_cancelled_owned(deliveries));
         }
         let (working, until) = (staff.clone(), closing.clone());
         tokio::spawn(async move { working.run(until).await });
+        let (working, until) = (bank.clone(), closing.clone());
+        let at_ease = closed.clone();
+        tokio::spawn(async move { working.run(at_ease, until).await });
         Ok(Self {
             chronicle,
             books,
             provider,
             services,
             staff,
-            http: Http::new(client, token),
-            closed: CancellationToken::new(),
+            bank,
+            http,
+            endpoints,
+            closed,
             closing,
         })
     }
@@ -187,44 +215,16 @@ impl World {
         let progress = async {
             while Instant::now() + PROGRESS < end {
                 sleep(PROGRESS).await;
-                let accepted = self.chronicle.figure("accepted");
-                self.chronicle
-                    .tell(&format!("{accepted} charges were accepted so far"));
+                let charges = self.chronicle.figure("accepted");
+                let refunds = self.chronicle.figure("refunds accepted");
+                self.chronicle.tell(&format!(
+                    "{charges} charges and {refunds} refunds were accepted so far"
+                ));
             }
         };
         let ((), (), restored) = tokio::join!(strikes.run(options.seed, end), progress, restoring);
         restored?;
         self.provider.calm().await
-    }
-
-    /// The faults have stopped: everything that was accepted must end.
-    async fn drain(
-        &self,
-        options: &Options,
-        clients: Vec<JoinHandle<Client>>,
-    ) -> anyhow::Result<Vec<Client>> {
-        self.chronicle.tell("the faults have stopped");
-        self.closed.cancel();
-        let joined = timeout(ANSWER_LIMIT, try_join_all(clients)).await;
-        let mut clients = joined.context("clients wait for an answer for ever")??;
-        if options.restore {
-            // What was accepted after the copy was made is not in it.
-            clients = ask_again(clients).await?;
-        }
-        let began = Instant::now();
-        let mut open = self.staff.open().await?;
-        while open > 0 && began.elapsed() < DRAIN_LIMIT {
-            sleep(Duration::from_millis(200)).await;
-            for service in self.services.iter() {
-                // What a fault was still waiting for may have come only now.
-                service.calm();
-            }
-            open = self.staff.open().await?;
-        }
-        let took = began.elapsed().as_secs_f64();
-        self.chronicle
-            .tell(&format!("{open} charges are open after {took:.1} s"));
-        Ok(clients)
     }
 }
 
@@ -242,12 +242,4 @@ async fn deliver(
         }
         address.changed().await?;
     }
-}
-
-async fn ask_again(clients: Vec<Client>) -> anyhow::Result<Vec<Client>> {
-    let asking = clients
-        .into_iter()
-        .map(|client| tokio::spawn(client.ask_again()));
-    let answered = timeout(ANSWER_LIMIT * 10, try_join_all(asking)).await;
-    Ok(answered.context("asking again takes too long")??)
 }

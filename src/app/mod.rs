@@ -347,6 +347,7 @@ impl App {
             batch: config.reconciler.batch.into(),
             retention: config.idempotency.retention,
             recheck_again: config.reconciler.refund_recheck_after,
+            success_after_failed: config.reconciler.success_after_failed,
             event_retention: config.provider.stripe.webhook_retention,
         };
         let session = session_maker(config, database, Durability::Durable)();

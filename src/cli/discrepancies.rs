@@ -8,7 +8,10 @@ use super::output::{self, Hinted, table, time};
 use super::settings::Settings;
 use super::{charges, database};
 use crate::db::discrepancies::{self, Discrepancy};
-use crate::domain::ids::ChargeId;
+use crate::db::discrepancy_refunds;
+use crate::domain::ids::{ChargeId, RefundId};
+use crate::provider::stripe::currency::RULES;
+use crate::reconciler::returned::{self, Wish};
 
 /// The most that are shown.
 const LIMIT: i64 = 1000;
@@ -20,6 +23,17 @@ pub(super) enum Discrepancies {
         /// As one JSON object: `data`.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Send back what moved for a charge that was told failed: all of it, once. The discrepancy is resolved when the refund
+    /// has completed; `payonce refunds show` tells how it stands.
+    Refund {
+        /// Its number in the list: of the kind `success_after_failed`.
+        id: i64,
+        /// Why; kept in the charge's history.
+        #[arg(long, value_name = "TEXT", value_parser = charges::reason)]
+        reason: String,
         #[command(flatten)]
         settings: Settings,
     },
@@ -43,6 +57,18 @@ impl Discrepancies {
                 let mut connection = database::connect(&settings.load()?).await?;
                 show(&mut connection, json).await.map(|_| ())
             }
+            Self::Refund {
+                id,
+                reason,
+                settings,
+            } => {
+                let mut connection = database::connect(&settings.load()?).await?;
+                let refund = refund(&mut connection, id, &reason).await?;
+                output::message(format_args!(
+                    "{refund} sends the money of discrepancy {id} back"
+                ));
+                Ok(())
+            }
             Self::Resolve {
                 id,
                 reason,
@@ -61,6 +87,25 @@ impl Discrepancies {
             }
         }
     }
+}
+
+async fn refund(connection: &mut PgConnection, id: i64, reason: &str) -> anyhow::Result<RefundId> {
+    let found = discrepancy_refunds::refundable(connection, RULES.provider, Some(id), 1).await?;
+    let refused = || {
+        Hinted::new(
+            format!(
+                "discrepancy {id} is not open, has a refund, or is none that a refund resolves"
+            ),
+            "`payonce discrepancies list` shows it: it must be success_after_failed, and its object have moved what the charge asked for",
+        )
+    };
+    let discrepancy = found.first().ok_or_else(refused)?;
+    let wish = Wish {
+        actor: "operator",
+        reason,
+    };
+    let refund = returned::refund(connection, &RULES, discrepancy, wish).await?;
+    Ok(refund.ok_or_else(refused)?)
 }
 
 /// Shows what is open. Returns how many.

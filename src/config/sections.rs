@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{self, CallRate, DatabaseUrl, Secret, mode, span};
 use crate::domain::api_key::Mode;
+use crate::reconciler::SuccessAfterFailed;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +131,7 @@ pub struct Reconciler {
     pub refund_recheck_after: Duration,
     #[serde(with = "span")]
     pub refund_recheck_for: Duration,
+    pub success_after_failed: SuccessAfterFailed,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

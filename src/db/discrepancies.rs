@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::DbError;
+use super::sweeps::Account;
 use crate::domain::ids::ChargeId;
 
 /// What a sweep found, a column a field.
@@ -21,14 +22,14 @@ pub struct Rows<'a> {
 /// Writes discrepancies, each once, with an event for the charges that are there. Returns how many are new.
 pub async fn record(
     connection: &mut PgConnection,
-    provider: &str,
+    account: &Account,
     rows: &Rows<'_>,
 ) -> Result<u64, DbError> {
     let done = sqlx::query!(
         r#"
         WITH written AS (
-            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
-            SELECT input.kind, $1, input.provider_charge_id, input.charge_id, input.detail
+            INSERT INTO discrepancies (kind, provider, provider_account, provider_charge_id, charge_id, detail)
+            SELECT input.kind, $1, $6, input.provider_charge_id, input.charge_id, input.detail
             FROM unnest($2::text[], $3::text[], $4::uuid[], $5::jsonb[])
                 AS input (kind, provider_charge_id, charge_id, detail)
             ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
@@ -43,11 +44,12 @@ pub async fn record(
         SELECT
         FROM written
         "#,
-        provider,
+        account.provider,
         &rows.kinds as &[&str],
         &rows.provider_charge_ids as &[&str],
         &rows.charge_ids,
         &rows.details,
+        account.name,
     )
     .execute(connection)
     .await?;

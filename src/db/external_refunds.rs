@@ -75,16 +75,18 @@ pub async fn count(
         .collect())
 }
 
-/// Of these refunds of the provider, ours that stand otherwise than the provider says: their ids.
+/// Of these refunds of the provider, ours that stand otherwise than the provider says: their ids. With one that was called
+/// failed before the provider had any, its stamp alone tells.
 pub async fn disagreeing(
     connection: &mut PgConnection,
     provider: &str,
     provider_refund_ids: &[&str],
     statuses: &[&str],
+    stamps: &[Option<Uuid>],
 ) -> Result<Vec<Uuid>, DbError> {
     let ids = sqlx::query_scalar!(
         r#"
-        SELECT refunds.id
+        SELECT refunds.id AS "id!"
         FROM unnest($2::text[], $3::text[]) AS input (provider_refund_id, status)
         JOIN refunds
             ON refunds.provider = $1
@@ -92,10 +94,19 @@ pub async fn disagreeing(
         WHERE refunds.stage IS DISTINCT FROM input.status
             -- Open ones that the provider still works on stand as they should.
             AND NOT (refunds.finished_at IS NULL AND input.status = 'pending')
+        UNION
+        SELECT refunds.id
+        FROM unnest($3::text[], $4::uuid[]) AS input (status, refund_id)
+        JOIN refunds ON refunds.id = input.refund_id
+        WHERE refunds.provider = $1
+            AND refunds.provider_refund_id IS NULL
+            AND refunds.finished_at IS NOT NULL
+            AND input.status NOT IN ('failed', 'canceled')
         "#,
         provider,
         provider_refund_ids as &[&str],
         statuses as &[&str],
+        stamps as &[Option<Uuid>],
     )
     .fetch_all(connection)
     .await?;

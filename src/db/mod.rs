@@ -12,6 +12,7 @@ pub mod charges;
 pub mod claim;
 pub mod completion;
 pub mod discrepancies;
+pub mod discrepancy_refunds;
 pub mod events;
 pub mod external_refunds;
 pub mod intake;
@@ -52,6 +53,8 @@ pub enum DbError {
     ConnectTimeout,
     #[error("the database did not answer in time")]
     AnswerTimeout,
+    #[error("the database takes no writes")]
+    ReadOnly,
     #[error("requests that won a key were rolled back again and again")]
     WinnersVanish,
     #[error("a statement failed after the one before it was committed")]
@@ -105,7 +108,7 @@ impl DbError {
                 Fault::Conflict | Fault::Locked | Fault::Refused | Fault::Unknown => Fault::Unknown,
             },
             // Without a connection nothing was sent.
-            Self::Connect(_) | Self::ConnectTimeout => Fault::Refused,
+            Self::Connect(_) | Self::ConnectTimeout | Self::ReadOnly => Fault::Refused,
             Self::WinnersVanish => Fault::Conflict,
         }
     }
@@ -128,6 +131,7 @@ impl DbError {
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::AnswerTimeout
+            | Self::ReadOnly
             | Self::WinnersVanish
             | Self::Unreadable { .. } => None,
         }

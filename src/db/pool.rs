@@ -60,8 +60,13 @@ impl Pool {
             .unwrap_or(Err(DbError::AnswerTimeout));
         match &answer {
             // What ended this connection has ended the others too, most often.
-            Err(error) if error.fault() == Fault::Unknown => shared.idle().clear(),
-            Ok(_) | Err(_) => shared.idle().push(session),
+            Err(error) => match error.fault() {
+                Fault::Unknown => shared.idle().clear(),
+                // Read only, perhaps: a session stays so when the database no longer is.
+                Fault::Refused => {}
+                Fault::Conflict | Fault::Locked | Fault::Data => shared.idle().push(session),
+            },
+            Ok(_) => shared.idle().push(session),
         }
         answer
     }

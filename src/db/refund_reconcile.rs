@@ -72,6 +72,8 @@ pub async fn due(
             SELECT id
             FROM refunds
             WHERE recheck_at <= now()
+                -- News of one whose job is under way is for the next.
+                AND NOT EXISTS (SELECT FROM outbox WHERE outbox.refund_id = refunds.id)
             ORDER BY recheck_at
             LIMIT $1
             FOR UPDATE SKIP LOCKED

@@ -281,6 +281,8 @@ pub async fn discard(
         WITH refund AS (
             UPDATE refunds
             SET recheck_at = CASE
+                    -- News came while it was read.
+                    WHEN stage = 'succeeded' AND recheck_at <= now() THEN recheck_at
                     WHEN stage = 'succeeded' AND now() - finished_at < $3::interval
                         THEN now() + GREATEST($2::interval, now() - finished_at)
                 END

@@ -200,28 +200,28 @@ pub async fn search(
         .collect())
 }
 
-/// The provider has news of these refunds: their jobs run now, parked ones aside; of those without a job, the reconciler
-/// makes one with its next page. The job looks for itself, so order, repetition and staleness of the news can't matter.
+/// The provider has news of these refunds: their jobs run now, parked ones aside; of those without a job, and of those whose
+/// job may have read before and ends now, the reconciler makes one with its next page. The job looks for itself, so order, repetition and staleness of the news can't matter.
 /// Returns how many there are.
 pub async fn nudge(connection: &mut PgConnection, refunds: &[Uuid]) -> Result<u64, DbError> {
     let nudged = sqlx::query_scalar!(
         r#"
-        WITH jobless AS (
+        WITH rechecked AS (
             UPDATE refunds
             SET recheck_at = now()
             WHERE id = ANY($1)
-                AND NOT EXISTS (SELECT FROM outbox WHERE outbox.refund_id = refunds.id)
             RETURNING id
         ),
         jobs AS (
             UPDATE outbox
             SET run_at = CASE WHEN state = 'ready' THEN LEAST(run_at, now()) ELSE run_at END,
                 nudged = true
-            WHERE refund_id = ANY($1)
-                AND state <> 'parked'
-            RETURNING id
+            FROM rechecked
+            WHERE outbox.refund_id = rechecked.id
+                AND outbox.state <> 'parked'
         )
-        SELECT (SELECT count(*) FROM jobless) + (SELECT count(*) FROM jobs) AS "count!"
+        SELECT count(*) AS "count!"
+        FROM rechecked
         "#,
         refunds,
     )

@@ -76,6 +76,14 @@ impl FromStr for ChargeId {
 pub struct RefundId(Uuid);
 
 impl RefundId {
+    /// That of the one refund that payonce makes by itself of an object, beside all that clients' keys can name.
+    pub fn of_discrepancy(merchant: MerchantId, object: &ProviderChargeId) -> Self {
+        Self(Uuid::new_v5(
+            &merchant.0,
+            format!("discrepancy:{object}").as_bytes(),
+        ))
+    }
+
     /// A version 5 UUID in the merchant's namespace over `refund:` and the client's key.
     pub fn derive(merchant: MerchantId, key: &IdempotencyKey) -> Self {
         const PREFIX: &[u8] = b"refund:";

@@ -34,7 +34,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Ready when the database answers and has at least the migrations that this release was built with; a newer schema
+    /// Ready when the database answers, takes writes and has at least the migrations that this release was built with; a newer schema
     /// is fine, because migrations only ever extend it.
     pub(super) async fn answer(&self) -> Result<Fixed, ApiError> {
         let asked = self

@@ -268,6 +268,7 @@ fn is_outage(error: &DbError) -> bool {
         DbError::Connect(_)
         | DbError::ConnectTimeout
         | DbError::AnswerTimeout
+        | DbError::ReadOnly
         | DbError::WinnersVanish => return true,
         DbError::AfterCommit(error) => return is_outage(error),
         DbError::Unreadable { .. } => return false,

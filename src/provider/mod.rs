@@ -31,11 +31,13 @@ pub struct Profile {
     pub call_timeout: Duration,
 }
 
-/// An answer, and the provider's own id of the request for whoever asks them about it.
+/// An answer, and the provider's own ids of the request for whoever asks them about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply<O = Object> {
     pub answer: Answer<O>,
     pub request_id: Option<String>,
+    /// That of the request whose answer is repeated, where one is: it did what this one only asked for.
+    pub original_request_id: Option<String>,
 }
 
 /// One page of the provider's list of objects, newest first.

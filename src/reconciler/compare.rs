@@ -173,5 +173,5 @@ pub(super) async fn write(
     if differing.kinds.is_empty() {
         return Ok(0);
     }
-    db::discrepancies::record(connection, account.provider, &differing).await
+    db::discrepancies::record(connection, account, &differing).await
 }

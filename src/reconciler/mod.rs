@@ -8,12 +8,14 @@
 mod compare;
 mod refund_walk;
 mod refunds;
+pub mod returned;
 pub mod sweep;
 mod walk;
 
 use std::time::Duration;
 
 use metrics::Counter;
+use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +43,18 @@ pub struct ReconcilerLimits {
     pub recheck_again: Duration,
     /// How long an event of the provider's is remembered.
     pub event_retention: Duration,
+    /// Whether money that moved for a charge that was told failed goes back by itself.
+    pub success_after_failed: SuccessAfterFailed,
+}
+
+/// What becomes of money that moved for a charge that was told failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuccessAfterFailed {
+    /// It is held for a person: the client may have paid under a new key, or may have delivered all the same.
+    Hold,
+    /// It goes back.
+    Refund,
 }
 
 /// How many events are forgotten for each charge that a page may hold: a charge has a few.
@@ -257,6 +271,9 @@ impl Reconciler {
         let (swept, next) = self
             .session
             .ask(5, async |connection| {
+                if limits.success_after_failed == SuccessAfterFailed::Refund {
+                    returned::by_policy(connection, &rules, limits.batch).await?;
+                }
                 refunds::recheck(connection, limits, &rules).await?;
                 refunds::sweep(connection, limits, &rules, cursor).await
             })

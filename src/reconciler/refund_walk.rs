@@ -61,13 +61,15 @@ impl<P: Provider> Sweeper<P> {
             .iter()
             .map(|refund| refund.status.as_str())
             .collect();
+        let stamps: Vec<_> = refunds.iter().map(RefundObject::of_ours).collect();
         let new = self
             .session
             .ask(4, async |connection| {
                 let new = count_external(connection, provider, &rules, refunds).await?;
-                let differing =
-                    db::external_refunds::disagreeing(connection, provider, &ids, &statuses)
-                        .await?;
+                let differing = db::external_refunds::disagreeing(
+                    connection, provider, &ids, &statuses, &stamps,
+                )
+                .await?;
                 if !differing.is_empty() {
                     db::refunds::nudge(connection, &differing).await?;
                 }

@@ -7,15 +7,14 @@ use super::Shared;
 use super::call::{self, Call, Operation};
 use super::faults::{Fault, Phase};
 use super::holds::Hold;
-use super::keys::Claim;
-use super::model::Answer;
+use super::keys::{Claim, Replay};
 use super::refusals;
 use super::reply::{Fate, Reply};
 use super::scripted::{self, Scripted};
 use super::state::{Owner, State};
 
 pub(super) enum Work {
-    Replay(Answer),
+    Replay(Replay),
     /// The ticket of the claimed key, where there is one.
     Execute(Option<u64>),
 }
@@ -62,24 +61,10 @@ pub(super) fn admit(
     }
     if fault == Some(Fault::ForgetKeys) {
         state
-            .forget_keys(&owner)
+            .forget_keys(&owner, call.phase.is_of_refunds())
             .map_err(|error| refuse(refusals::journal(&error)))?;
     }
-    let window_s = i64::try_from(state.settings.key_window_s).unwrap_or(i64::MAX);
-    let work = match &call.key {
-        None => Work::Execute(None),
-        Some(key) => match state.account_mut(&owner).keys.claim(
-            key,
-            call.fingerprint,
-            now_ms.div_euclid(1000),
-            window_s,
-        ) {
-            Claim::Ours(ticket) => Work::Execute(Some(ticket)),
-            Claim::Replay(answer) => Work::Replay(answer),
-            Claim::InUse => return Err(refuse(refusals::key_in_use(key))),
-            Claim::OtherRequest => return Err(refuse(refusals::other_request(key))),
-        },
-    };
+    let work = claimed(state, &owner, &call, now_ms).map_err(refuse)?;
     if fault.is_none() && call.phase == Phase::Execute {
         let asked = of_payment_method(state, &owner, &call, matches!(work, Work::Replay(_)));
         let refused = match asked {
@@ -117,6 +102,22 @@ pub(super) fn admit(
         late,
         call,
     })
+}
+
+/// Whose the request's key is: its own from now on, or that of an earlier one.
+fn claimed(state: &mut State, owner: &Owner, call: &Call, now_ms: i64) -> Result<Work, Reply> {
+    let Some(key) = &call.key else {
+        return Ok(Work::Execute(None));
+    };
+    let window_s = i64::try_from(state.settings.key_window_s).unwrap_or(i64::MAX);
+    let keys = &mut state.account_mut(owner).keys;
+    match keys.claim(key, call.first(), now_ms.div_euclid(1000), window_s) {
+        Claim::Ours(ticket) => Ok(Work::Execute(Some(ticket))),
+        Claim::Replay(replay) => Ok(Work::Replay(replay)),
+        Claim::InUse => Err(refusals::key_in_use(key)),
+        Claim::OtherPath(first) => Err(refusals::other_path(key, &call.path, &first)),
+        Claim::OtherParameters => Err(refusals::other_parameters(key)),
+    }
 }
 
 /// Who calls, when what is called can be answered at all.

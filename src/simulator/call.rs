@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::faults::Phase;
 use super::form::Form;
+use super::keys::First;
 use super::state::Owner;
 
 /// The version that Stripe is taken to speak when the caller names none.
@@ -135,6 +136,15 @@ impl Call {
             secret,
             fingerprint,
             request_id: String::new(),
+        }
+    }
+
+    /// What its key stands for, if nobody had it before.
+    pub(super) fn first(&self) -> First {
+        First {
+            request: self.request_id.as_str().into(),
+            path: self.path.as_str().into(),
+            fingerprint: self.fingerprint,
         }
     }
 }

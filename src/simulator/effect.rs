@@ -6,14 +6,18 @@ use super::admission::{Run, Work};
 use super::call::Operation;
 use super::faults::{Fault, Phase};
 use super::intents::{self, Context, Proposal};
+use super::keys::Replay;
 use super::model::Answer;
 use super::state::{State, UnderKey};
 use super::{listing, refunds, refusals, search};
 
 /// What came of it, to be put into words once the lock is released.
 pub(super) enum Landed {
+    /// Of a read, or a refusal before anything was executed.
     Answer(Answer),
-    Replay(Answer),
+    /// Of what was executed: under a key it is kept.
+    Executed(Answer),
+    Replay(Replay),
     Body(Vec<u8>),
     /// The journal could not be written, so nothing took effect.
     Unwritten(io::Error),
@@ -25,7 +29,7 @@ impl Run {
     /// `busy` leaves the key in use: the answer goes out later.
     pub(super) fn land(&self, busy: bool) -> Landed {
         let ticket = match &self.work {
-            Work::Replay(answer) => return Landed::Replay(answer.clone()),
+            Work::Replay(replay) => return Landed::Replay(replay.clone()),
             Work::Execute(ticket) => *ticket,
         };
         let mut state = self.shared.lock();
@@ -91,7 +95,7 @@ impl Run {
             let under = claimed.map(|(key, ticket)| UnderKey {
                 key,
                 ticket,
-                fingerprint: self.call.fingerprint,
+                first: self.call.first(),
                 answer: answer.clone(),
                 busy,
             });
@@ -103,13 +107,14 @@ impl Run {
                 now_ms,
             );
             if written.is_ok() && self.fault == Some(Fault::ForgetKeys) {
-                written = state.forget_keys(&self.owner);
+                written = state.forget_keys(&self.owner, self.call.phase.is_of_refunds());
             }
         }
         if let (Some((key, ticket)), true) = (claimed, !executed || written.is_err()) {
             state.account_mut(&self.owner).keys.release(key, ticket);
         }
         match written {
+            Ok(()) if executed => Landed::Executed(answer),
             Ok(()) => Landed::Answer(answer),
             Err(error) => Landed::Unwritten(error),
         }
@@ -139,19 +144,20 @@ impl Run {
             let under = claimed.map(|(key, ticket)| UnderKey {
                 key,
                 ticket,
-                fingerprint: self.call.fingerprint,
+                first: self.call.first(),
                 answer: made.answer.clone(),
                 busy,
             });
             written = state.commit_refund(&self.owner, made.refund, under, now_ms);
             if written.is_ok() && self.fault == Some(Fault::ForgetKeys) {
-                written = state.forget_keys(&self.owner);
+                written = state.forget_keys(&self.owner, self.call.phase.is_of_refunds());
             }
         }
         if let (Some((key, ticket)), true) = (claimed, !made.executed || written.is_err()) {
             state.account_mut(&self.owner).keys.release(key, ticket);
         }
         match written {
+            Ok(()) if made.executed => Landed::Executed(made.answer),
             Ok(()) => Landed::Answer(made.answer),
             Err(error) => Landed::Unwritten(error),
         }

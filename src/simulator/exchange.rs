@@ -14,6 +14,7 @@ use super::call::Call;
 use super::effect::Landed;
 use super::faults::Fault;
 use super::holds::When;
+use super::keys::Replay;
 use super::model::Answer;
 use super::refusals;
 use super::reply::{Fate, Reply};
@@ -98,9 +99,13 @@ impl Run {
 
     /// The answer, and what the fault makes of it on its way out.
     fn worded(&self, landed: Landed) -> Fate {
+        let own = &self.call.request_id;
         let reply = match landed {
-            Landed::Answer(answer) => self.rendered(&answer),
-            Landed::Replay(answer) => self.rendered(&answer).header("idempotent-replayed", "true"),
+            Landed::Answer(answer) => self.under_key(self.rendered(&answer), own),
+            Landed::Executed(answer) => self.kept(self.rendered(&answer), own),
+            Landed::Replay(Replay { answer, original }) => self
+                .kept(self.rendered(&answer), &original)
+                .header("idempotent-replayed", "true"),
             Landed::Body(body) => Reply::json(200, body),
             Landed::Unwritten(error) => refusals::journal(&error),
             Landed::Gone => return Fate::Dropped,
@@ -111,10 +116,22 @@ impl Run {
 
     fn rendered(&self, answer: &Answer) -> Reply {
         let status = (self.fault == Some(Fault::UnknownStatus)).then_some("simulated_unknown");
-        let reply = Reply::json(answer.status, answer.body(status));
-        match answer.status {
-            400 | 402 | 404 => reply.should_retry(false),
-            _ => reply,
+        Reply::json(answer.status, answer.body(status))
+    }
+
+    /// Stripe names the original request in the first answer too, which is one itself.
+    fn under_key(&self, reply: Reply, original: &str) -> Reply {
+        match self.call.key {
+            Some(_) => reply.header("original-request", original),
+            None => reply,
+        }
+    }
+
+    /// It says of what it keeps under a key, and of nothing else, that a repeat is no use.
+    fn kept(&self, reply: Reply, original: &str) -> Reply {
+        match self.call.key {
+            Some(_) => self.under_key(reply, original).should_retry(false),
+            None => reply,
         }
     }
 

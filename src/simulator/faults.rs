@@ -33,6 +33,13 @@ impl Phase {
             Self::ReadRefunds => "read_refunds",
         }
     }
+
+    pub(super) fn is_of_refunds(self) -> bool {
+        match self {
+            Self::Refund | Self::ReadRefunds => true,
+            Self::Prepare | Self::Execute | Self::Read | Self::Cancel => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +60,7 @@ pub(super) enum Fault {
     Truncated,
     Trickle,
     UnknownStatus,
+    /// Of requests about refunds where it meets one of those, else of all others.
     ForgetKeys,
 }
 

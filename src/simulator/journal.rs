@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::Kept;
+use super::keys::{First, Kept};
 use super::model::{Answer, ApiError, Fixed, Moving, Snapshot};
 use super::refunds::Refund;
 use super::state::{Account, EventKind, Owner, State};
@@ -53,6 +53,8 @@ pub(super) struct Record<'a> {
     pub(super) spent: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) forget_keys: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) forget_refund_keys: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) offset_s: Option<i64>,
 }
@@ -112,6 +114,11 @@ pub(super) struct KeyRecord<'a> {
     pub(super) key: Cow<'a, str>,
     pub(super) at: i64,
     fingerprint: [u8; 16],
+    // Neither was kept at first.
+    #[serde(default)]
+    request: Cow<'a, str>,
+    #[serde(default)]
+    path: Cow<'a, str>,
     status: u16,
     intent: Option<(Cow<'a, str>, Cow<'a, Moving>)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,12 +127,14 @@ pub(super) struct KeyRecord<'a> {
 }
 
 impl<'a> KeyRecord<'a> {
-    pub(super) fn new(key: &'a str, at: i64, fingerprint: [u8; 16], answer: &'a Answer) -> Self {
+    pub(super) fn new(key: &'a str, at: i64, first: &'a First, answer: &'a Answer) -> Self {
         let intent = answer.intent.as_ref();
         Self {
             key: key.into(),
             at,
-            fingerprint,
+            fingerprint: first.fingerprint,
+            request: Cow::Borrowed(&*first.request),
+            path: Cow::Borrowed(&*first.path),
             status: answer.status,
             intent: intent.map(|intent| {
                 (
@@ -139,7 +148,7 @@ impl<'a> KeyRecord<'a> {
     }
 
     /// None when the object that was answered is not in the account.
-    pub(super) fn answer(&self, account: &Account) -> Option<([u8; 16], Answer)> {
+    pub(super) fn answer(&self, account: &Account) -> Option<(First, Answer)> {
         let intent = match &self.intent {
             None => None,
             Some((id, now)) => {
@@ -151,8 +160,13 @@ impl<'a> KeyRecord<'a> {
             }
         };
         let error = self.error.clone().map(Cow::into_owned);
+        let first = First {
+            request: (*self.request).into(),
+            path: (*self.path).into(),
+            fingerprint: self.fingerprint,
+        };
         Some((
-            self.fingerprint,
+            first,
             Answer {
                 status: self.status,
                 intent,
@@ -268,12 +282,12 @@ fn write_all(state: &State, out: &mut impl Write) -> io::Result<()> {
         for Kept {
             key,
             at,
-            fingerprint,
+            first,
             answer,
         } in account.keys.kept()
         {
             line(&Record {
-                key: Some(KeyRecord::new(key, at, fingerprint, answer)),
+                key: Some(KeyRecord::new(key, at, first, answer)),
                 ..of_owner()
             })?;
         }

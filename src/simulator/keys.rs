@@ -1,7 +1,7 @@
 //! One account's idempotency keys.
 //!
 //! The first answer under a key is kept and replayed until the window is over; a key is never executed twice within
-//! it, save when `forget` was called. What is kept is pruned as time goes on, so memory is bounded by one window.
+//! it, save when `forget` was called, for refunds or for all else. What is kept is pruned as time goes on, so memory is bounded by one window.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,59 +14,80 @@ pub(super) struct Keys {
     /// Oldest first: when each entry was made, and which.
     order: VecDeque<(i64, Arc<str>, u64)>,
     next_ticket: u64,
-    /// Answers of earlier tickets are as good as gone.
-    forgotten_before: u64,
+    /// Answers of earlier tickets are as good as gone: of all but refunds, and of refunds.
+    forgotten_before: [u64; 2],
 }
 
 #[derive(Debug)]
 struct Entry {
     ticket: u64,
     at: i64,
-    fingerprint: [u8; 16],
+    first: First,
     /// Still executing, or executed and not answered yet.
     busy: bool,
     answer: Option<Answer>,
+}
+
+/// The request that a key stands for.
+#[derive(Debug, Clone)]
+pub(super) struct First {
+    /// Its own id.
+    pub(super) request: Box<str>,
+    pub(super) path: Box<str>,
+    /// Of method, path and parameters.
+    pub(super) fingerprint: [u8; 16],
+}
+
+/// What a key answers again.
+#[derive(Debug, Clone)]
+pub(super) struct Replay {
+    pub(super) answer: Answer,
+    /// The id of the request that was answered so first.
+    pub(super) original: Box<str>,
 }
 
 #[derive(Debug)]
 pub(super) enum Claim {
     /// Nobody had it: execute, then [`Keys::keep`] or [`Keys::release`].
     Ours(u64),
-    Replay(Answer),
+    Replay(Replay),
     InUse,
-    OtherRequest,
+    /// It stands for a request at this path.
+    OtherPath(Box<str>),
+    OtherParameters,
 }
 
 /// One kept answer, for the journal.
 pub(super) struct Kept<'a> {
     pub(super) key: &'a Arc<str>,
     pub(super) at: i64,
-    pub(super) fingerprint: [u8; 16],
+    pub(super) first: &'a First,
     pub(super) answer: &'a Answer,
 }
 
 impl Keys {
-    pub(super) fn claim(
-        &mut self,
-        key: &str,
-        fingerprint: [u8; 16],
-        now: i64,
-        window_s: i64,
-    ) -> Claim {
+    pub(super) fn claim(&mut self, key: &str, request: First, now: i64, window_s: i64) -> Claim {
         self.prune(now, window_s);
         if let Some(entry) = self.entries.get(key) {
-            let over = now - entry.at >= window_s || entry.ticket < self.forgotten_before;
+            let over = now - entry.at >= window_s || self.forgot(entry);
             if entry.busy || !over {
-                if entry.fingerprint != fingerprint {
-                    return Claim::OtherRequest;
+                if entry.first.fingerprint != request.fingerprint {
+                    return if entry.first.path == request.path {
+                        Claim::OtherParameters
+                    } else {
+                        Claim::OtherPath(entry.first.path.clone())
+                    };
                 }
                 return match &entry.answer {
-                    Some(answer) if !entry.busy => Claim::Replay(answer.clone()),
+                    Some(answer) if !entry.busy => Claim::Replay(Replay {
+                        answer: answer.clone(),
+                        original: entry.first.request.clone(),
+                    }),
                     _ => Claim::InUse,
                 };
             }
         }
-        Claim::Ours(self.insert(key.into(), fingerprint, now, None))
+        Claim::Ours(self.insert(key.into(), request, now, None))
     }
 
     /// Keeps the first answer. `busy` leaves the key in use until [`Keys::settle`].
@@ -102,18 +123,18 @@ impl Keys {
         }
     }
 
-    pub(super) fn restore(
-        &mut self,
-        key: Arc<str>,
-        fingerprint: [u8; 16],
-        at: i64,
-        answer: Answer,
-    ) {
-        self.insert(key, fingerprint, at, Some(answer));
+    pub(super) fn restore(&mut self, key: Arc<str>, first: First, at: i64, answer: Answer) {
+        self.insert(key, first, at, Some(answer));
     }
 
-    pub(super) fn forget(&mut self) {
-        self.forgotten_before = self.next_ticket;
+    /// Forgets the keys of all requests about refunds, or of all others.
+    pub(super) fn forget(&mut self, of_refunds: bool) {
+        self.forgotten_before[usize::from(of_refunds)] = self.next_ticket;
+    }
+
+    fn forgot(&self, entry: &Entry) -> bool {
+        let of_refunds = entry.first.path.starts_with("/v1/refunds");
+        entry.ticket < self.forgotten_before[usize::from(of_refunds)]
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = Kept<'_>> {
@@ -121,23 +142,17 @@ impl Keys {
             let entry = self
                 .entries
                 .get(key)
-                .filter(|entry| entry.ticket == *ticket && *ticket >= self.forgotten_before)?;
+                .filter(|entry| entry.ticket == *ticket && !self.forgot(entry))?;
             Some(Kept {
                 key,
                 at: *at,
-                fingerprint: entry.fingerprint,
+                first: &entry.first,
                 answer: entry.answer.as_ref()?,
             })
         })
     }
 
-    fn insert(
-        &mut self,
-        key: Arc<str>,
-        fingerprint: [u8; 16],
-        at: i64,
-        answer: Option<Answer>,
-    ) -> u64 {
+    fn insert(&mut self, key: Arc<str>, first: First, at: i64, answer: Option<Answer>) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.order.push_back((at, Arc::clone(&key), ticket));
@@ -147,7 +162,7 @@ impl Keys {
             Entry {
                 ticket,
                 at,
-                fingerprint,
+                first,
                 busy,
                 answer,
             },
@@ -176,15 +191,24 @@ mod tests {
     use super::super::model::ApiError;
     use super::*;
 
-    const SAME: [u8; 16] = [1; 16];
-    const OTHER: [u8; 16] = [2; 16];
+    fn asked(request: &str, path: &str, fingerprint: u8) -> First {
+        First {
+            request: request.into(),
+            path: path.into(),
+            fingerprint: [fingerprint; 16],
+        }
+    }
+
+    fn same() -> First {
+        asked("req_2", "/a", 1)
+    }
 
     fn kept() -> Keys {
         let mut keys = Keys::default();
-        let Claim::Ours(ticket) = keys.claim("k", SAME, 0, 100) else {
+        let Claim::Ours(ticket) = keys.claim("k", asked("req_1", "/a", 1), 0, 100) else {
             panic!("a fresh key is ours")
         };
-        assert!(matches!(keys.claim("k", SAME, 0, 100), Claim::InUse));
+        assert!(matches!(keys.claim("k", same(), 0, 100), Claim::InUse));
         keys.keep(
             "k",
             ticket,
@@ -197,10 +221,17 @@ mod tests {
     #[test]
     fn the_first_answer_is_replayed_until_the_window_is_over() {
         let mut keys = kept();
-        assert!(
-            matches!(keys.claim("k", SAME, 99, 100), Claim::Replay(answer) if answer.status == 402)
-        );
-        assert!(matches!(keys.claim("k", SAME, 100, 100), Claim::Ours(_)));
+        for _ in 0..2 {
+            let Claim::Replay(replay) = keys.claim("k", same(), 99, 100) else {
+                panic!("a kept answer is replayed")
+            };
+            assert_eq!(
+                (replay.answer.status, &*replay.original),
+                (402, "req_1"),
+                "a replay does not become the original"
+            );
+        }
+        assert!(matches!(keys.claim("k", same(), 100, 100), Claim::Ours(_)));
         assert_eq!(keys.entries.len(), 1);
         assert_eq!(keys.order.len(), 1);
     }
@@ -208,19 +239,25 @@ mod tests {
     #[test]
     fn another_request_under_the_key_is_refused() {
         assert!(matches!(
-            kept().claim("k", OTHER, 1, 100),
-            Claim::OtherRequest
+            kept().claim("k", asked("req_2", "/a", 2), 1, 100),
+            Claim::OtherParameters
+        ));
+        assert!(matches!(
+            kept().claim("k", asked("req_2", "/b", 2), 1, 100),
+            Claim::OtherPath(path) if &*path == "/a"
         ));
     }
 
     #[test]
     fn a_released_or_forgotten_key_is_free() {
         let mut keys = kept();
-        keys.forget();
-        let Claim::Ours(ticket) = keys.claim("k", OTHER, 1, 100) else {
+        keys.forget(true);
+        assert!(matches!(keys.claim("k", same(), 1, 100), Claim::Replay(_)));
+        keys.forget(false);
+        let Claim::Ours(ticket) = keys.claim("k", asked("req_2", "/b", 2), 1, 100) else {
             panic!("forgotten")
         };
         keys.release("k", ticket);
-        assert!(matches!(keys.claim("k", SAME, 1, 100), Claim::Ours(_)));
+        assert!(matches!(keys.claim("k", same(), 1, 100), Claim::Ours(_)));
     }
 }

@@ -32,25 +32,32 @@ pub(super) fn key_too_long() -> Reply {
         400,
         ApiError::invalid("The idempotency key is too long: it can have up to 255 characters."),
     )
-    .should_retry(false)
 }
 
 pub(super) fn key_in_use(key: &str) -> Reply {
     let message = format!(
         "There is currently another in-progress request using this Idempotent Key (that probably means you submitted twice, and the other request is still going through): {key}. Please try again later."
     );
+    // Not `idempotency_error`, as one might think.
     error_reply(
         409,
-        ApiError::new("idempotency_error", message).code("idempotency_key_in_use"),
+        ApiError::invalid(message).code("idempotency_key_in_use"),
     )
     .should_retry(true)
 }
 
-pub(super) fn other_request(key: &str) -> Reply {
+pub(super) fn other_parameters(key: &str) -> Reply {
     let message = format!(
         "Keys for idempotent requests can only be used with the same parameters they were first used with. Try using a key other than '{key}' if you meant to execute a different request."
     );
-    error_reply(400, ApiError::new("idempotency_error", message)).should_retry(false)
+    error_reply(400, ApiError::new("idempotency_error", message))
+}
+
+pub(super) fn other_path(key: &str, path: &str, first: &str) -> Reply {
+    let message = format!(
+        "Keys for idempotent requests can only be used for the same endpoint they were first used for ('{path}' vs '{first}'). Try using a key other than '{key}' if you meant to execute a different request."
+    );
+    error_reply(400, ApiError::new("idempotency_error", message))
 }
 
 pub(super) fn unsaved() -> Reply {

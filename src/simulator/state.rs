@@ -16,7 +16,7 @@ use super::faults::{Dice, Met, Settings};
 use super::holds::Holds;
 use super::intents::Change;
 use super::journal::{EventRecord, IntentRecord, Journal, KeyRecord, Record};
-use super::keys::Keys;
+use super::keys::{First, Keys};
 use super::model::{Answer, Fixed, Moving, Snapshot};
 use super::refunds::Refund;
 use super::requests::Requests;
@@ -156,7 +156,7 @@ impl Account {
 pub(super) struct UnderKey<'a> {
     pub(super) key: &'a str,
     pub(super) ticket: u64,
-    pub(super) fingerprint: [u8; 16],
+    pub(super) first: First,
     pub(super) answer: Answer,
     /// The answer goes out later: until then the key is in use.
     pub(super) busy: bool,
@@ -263,7 +263,7 @@ impl State {
             }
             record.key = under
                 .as_ref()
-                .map(|under| KeyRecord::new(under.key, at, under.fingerprint, &under.answer));
+                .map(|under| KeyRecord::new(under.key, at, &under.first, &under.answer));
             journal.append(&record)?;
         }
         self.next_seq += 1;
@@ -325,7 +325,7 @@ impl State {
             refund: refund.as_ref().map(Cow::Borrowed),
             key: under
                 .as_ref()
-                .map(|under| KeyRecord::new(under.key, at, under.fingerprint, &under.answer)),
+                .map(|under| KeyRecord::new(under.key, at, &under.first, &under.answer)),
             ..Record::default()
         })?;
         let account = account_of(&mut self.accounts, owner);
@@ -366,13 +366,15 @@ impl State {
             .find_map(|account| Some((account.owner.clone(), account.refund(id)?.clone())))
     }
 
-    pub(super) fn forget_keys(&mut self, owner: &Owner) -> io::Result<()> {
+    /// Of requests about refunds, or of all others.
+    pub(super) fn forget_keys(&mut self, owner: &Owner, of_refunds: bool) -> io::Result<()> {
         self.append(&Record {
             owner: Some(owner.clone()),
-            forget_keys: true,
+            forget_keys: !of_refunds,
+            forget_refund_keys: of_refunds,
             ..Record::default()
         })?;
-        self.account_mut(owner).keys.forget();
+        self.account_mut(owner).keys.forget(of_refunds);
         Ok(())
     }
 
@@ -474,13 +476,16 @@ impl State {
             account.spent.insert(what.into_owned().into());
         }
         if record.forget_keys {
-            account.keys.forget();
+            account.keys.forget(false);
+        }
+        if record.forget_refund_keys {
+            account.keys.forget(true);
         }
         if let Some(key) = record.key {
-            let (fingerprint, answer) = key.answer(account)?;
+            let (first, answer) = key.answer(account)?;
             account
                 .keys
-                .restore(key.key.into_owned().into(), fingerprint, key.at, answer);
+                .restore(key.key.into_owned().into(), first, key.at, answer);
         }
         self.next_seq = next_seq;
         self.last_ms = last_ms;

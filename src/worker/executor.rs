@@ -384,6 +384,7 @@ impl<P: Provider> Executor<P> {
             phase = phase.as_str(),
             answer,
             provider.request_id = reply.request_id,
+            provider.original_request_id = reply.original_request_id,
             "the provider answered"
         );
         self.record_health(reply.answer.health(), answer);

@@ -475,6 +475,9 @@ impl<P: Provider> Executor<P> {
         reply: Reply<RefundObject>,
         asked_at: Instant,
     ) -> Answer<RefundObject> {
+        if let Some(original) = &reply.original_request_id {
+            tracing::debug!(refund.id = %run.hold.refund, provider.request_id = reply.request_id, provider.original_request_id = original, "the provider repeats an answer");
+        }
         run.request_id = reply.request_id.or(run.request_id.take());
         self.told(run, phase, &reply.answer, asked_at);
         reply.answer

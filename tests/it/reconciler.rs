@@ -6,7 +6,9 @@ use payonce::db::session::{Durability, Session};
 use payonce::meters::Meters;
 use payonce::provider::stripe::currency::RULES;
 use payonce::random::Random;
-use payonce::reconciler::{Reconciler, ReconcilerLimits, ReconcilerMeters, Swept};
+use payonce::reconciler::{
+    Reconciler, ReconcilerLimits, ReconcilerMeters, SuccessAfterFailed, Swept,
+};
 
 use crate::support::books::uuid_of;
 use crate::support::database_proxy::{DatabaseProxy, Fault};
@@ -29,6 +31,7 @@ fn by_hand_at(service: &TestService, database_url: &str, seed: u64) -> Reconcile
         retention: Duration::from_hours(720),
         recheck_again: Duration::from_hours(24),
         event_retention: Duration::from_hours(720),
+        success_after_failed: SuccessAfterFailed::Hold,
     };
     let options = database_url.parse().unwrap();
     let session = Session::new(&options, session_limits, Durability::Durable);

@@ -1,90 +1,23 @@
-"""Charges through `payonce serve` at localstripe, which ignores idempotency keys: how many intents with one stamp have
-succeeded shows how often money would have moved. The service is killed on the way, again and again."""
+"""Charges and refunds through `payonce serve` at localstripe, which ignores idempotency keys: how many intents with one stamp
+have succeeded, and how many refunds have one, shows how often money would have moved. The service is killed on the way, again
+and again."""
 
 import concurrent.futures
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import urllib.parse
 
+import refunds
 from between import Between
-from world import PAYONCE, call, free_port, run, started, until
+from service import SECRET, Service
+from world import call, free_port, run, started, until
 
 CHARGES = 200
 KILLS = 10
-SECRET = "whsec_localstripe"
 FORM = {"authorization": "Bearer sk_test_12345", "content-type": "application/x-www-form-urlencoded"}
-
-
-class Service:
-    """`payonce serve`, which is started again whenever it is gone."""
-
-    def __init__(self, base_url):
-        self.port = free_port()
-        self.environment = os.environ | {
-            "PAYONCE__HTTP__LISTEN": f"127.0.0.1:{self.port}",
-            "PAYONCE__ADMIN__LISTEN": "off",
-            "PAYONCE__PROVIDER__STRIPE__BASE_URL": base_url,
-            "PAYONCE__PROVIDER__STRIPE__SECRET_KEY": "sk_test_12345",
-            "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS": SECRET,
-            "PAYONCE__PROVIDER__STRIPE__TIMEOUT": "2s",
-            "PAYONCE__PROVIDER__STRIPE__CONNECT_TIMEOUT": "500ms",
-            "PAYONCE__WORKER__LEASE": "8s",
-            "PAYONCE__WORKER__SLACK": "200ms",
-            "PAYONCE__WORKER__COMPLETION_TIMEOUT": "500ms",
-            "PAYONCE__WORKER__TAKE_BACK_INTERVAL": "200ms",
-            "PAYONCE__WORKER__RETRY_CAP": "1s",
-            # An event must let a job run long before it would by itself.
-            "PAYONCE__WORKER__SLOW_BASE": "5m",
-        }
-        self.token = None
-        self.process = None
-        self.log = tempfile.TemporaryFile("w+")
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self):
-        self.process = subprocess.Popen([PAYONCE, "serve"], env=self.environment, stderr=self.log)
-        until("it is ready", lambda: call("GET", self.url + "/readyz")[0] == 200)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def ask(self, method, path, key=None, body=None):
-        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
-        if key:
-            headers["idempotency-key"] = key
-        return call(method, self.url + path, headers, body)
-
-    def charge(self, key, payment_method, **more):
-        """Sends the same request until it is answered, as a client should."""
-        body = {"amount": 1999, "currency": "usd", "payment_method": payment_method, "description": "order"} | more
-
-        def sent():
-            status, answer = self.ask("POST", "/v1/charges", key, body)
-            assert status in (0, 200, 202, 503), answer
-            return answer if status in (200, 202) else None
-
-        return until(f"{key} is accepted", sent)["id"]
-
-    def stage(self, charge):
-        return (self.ask("GET", f"/v1/charges/{charge}")[1] or {}).get("stage")
-
-    def ended(self, charge):
-        def final():
-            answer = self.ask("GET", f"/v1/charges/{charge}")[1]
-            return answer if answer and answer["status"] != "in_progress" else None
-
-        return until(f"{charge} ends", final)
 
 
 class Stripe:
@@ -98,16 +31,21 @@ class Stripe:
         assert status == 200, (path, status, answer)
         return answer
 
+    def all(self, path):
+        found, after = [], ""
+        while True:
+            answer = call("GET", f"{self.url}{path}?limit=100{after}", FORM)[1]
+            found += answer["data"]
+            if not answer["has_more"]:
+                return found
+            after = "&starting_after=" + found[-1]["id"]
+
     def intents(self):
         """All of them by stamp."""
-        by_stamp, after = {}, ""
-        while True:
-            answer = call("GET", f"{self.url}/v1/payment_intents?limit=100{after}", FORM)[1]
-            for intent in answer["data"]:
-                by_stamp.setdefault(intent["metadata"]["payonce_charge_id"], []).append(intent)
-            if not answer["has_more"]:
-                return by_stamp
-            after = "&starting_after=" + answer["data"][-1]["id"]
+        by_stamp = {}
+        for intent in self.all("/v1/payment_intents"):
+            by_stamp.setdefault(intent["metadata"]["payonce_charge_id"], []).append(intent)
+        return by_stamp
 
     def card(self, number):
         fields = {"type": "card", "card[number]": number, "card[exp_month]": 12, "card[exp_year]": 2030, "card[cvc]": 123}
@@ -164,28 +102,15 @@ def each_kind(service, stripe):
 
 
 def killed_on_the_way(service, stripe, seed):
-    dice = random.Random(seed)
-    done = threading.Event()
-
-    def kill():
-        for _ in range(KILLS):
-            time.sleep(dice.uniform(0.2, 0.8))
-            service.kill()
-            service.start()
-        done.set()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
     methods = ["pm_card_visa", "pm_card_visa", "pm_card_visa", "pm_card_chargeCustomerFail"]
+    with service.killed(KILLS, random.Random(seed)) as done, concurrent.futures.ThreadPoolExecutor(16) as clients:
 
-    def buy(number):
-        # Over the whole time of the kills.
-        done.wait(number * 0.03)
-        return service.charge(f"order-{number}", methods[number % len(methods)])
+        def buy(number):
+            # Over the whole time of the kills.
+            done.wait(number * 0.03)
+            return service.charge(f"order-{number}", methods[number % len(methods)])
 
-    with concurrent.futures.ThreadPoolExecutor(16) as clients:
         charges = list(clients.map(buy, range(CHARGES)))
-    killer.join()
     ended = [service.ended(charge) for charge in charges]
     intents = stripe.intents()
     for number, charge in enumerate(ended):
@@ -195,6 +120,7 @@ def killed_on_the_way(service, stripe, seed):
         assert paid == ([charge["provider_charge_id"]] if expected == "completed" else []), (charge, paid)
     several = sum(len(of_charge) > 1 for of_charge in intents.values())
     print(f"{CHARGES} charges, {KILLS} kills: {len(ended)} ended right, none paid twice; {several} had several intents")
+    return [charge["id"] for charge in ended if charge["status"] == "completed"]
 
 
 def main():
@@ -215,7 +141,9 @@ def main():
         service.start()
         try:
             each_kind(service, stripe)
-            killed_on_the_way(service, stripe, seed)
+            paid = killed_on_the_way(service, stripe, seed)
+            refunds.behind_our_back(service, stripe)
+            refunds.killed_on_the_way(service, stripe, between, paid, seed)
         except BaseException:
             service.log.seek(0)
             sys.stderr.write("".join(service.log.readlines()[-100:]))

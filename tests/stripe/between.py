@@ -1,20 +1,38 @@
 """Stands between payonce and localstripe, which refuses some parameters that Stripe takes, and shows an intent without what has
 been received and with an action for Stripe's JavaScript alone: takes the former out and counts them, and shows the latter as
-Stripe does to who gave a `return_url`. Nothing else is changed."""
+Stripe does to who gave a `return_url`. Nothing else is changed; where that is asked for, answers come late or not at all."""
 
 import collections
 import http.client
 import json
+import socket
 import threading
+import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# It confirms every method in one way, keeps no description, and lists everything.
+# It confirms every method in one way, keeps no description and no reason, and lists everything.
 UNKNOWN = {
     "/v1/payment_intents": {"description", "automatic_payment_methods"},
     "/confirm": {"return_url", "off_session", "error_on_requires_action"},
+    "/v1/refunds": {"reason"},
     "GET": {"created"},
 }
+
+
+# In seconds, and the part of all.
+LATE = 0.4
+LOST = 0.2
+
+
+def gone(connection):
+    """Whether nobody is left to hear the answer."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def as_stripe_shows(value):
@@ -29,21 +47,47 @@ def as_stripe_shows(value):
     return value
 
 
+class Server(ThreadingHTTPServer):
+    # The default of 5 lets connections time out on a busy machine.
+    request_queue_size = 128
+    daemon_threads = True
+
+    def handle_error(self, *_):
+        """Whoever is killed resets its connections."""
+
+
 class Between:
-    """`left_out` counts what was taken out, by parameter; `seen` what was asked, by call."""
+    """`left_out` counts what was taken out, by parameter; `seen` what was asked, by call; `lost` and `unheard` the answers that
+    never arrived, by chance and because whoever asked was killed."""
 
     def __init__(self, port):
         self.left_out = collections.Counter()
         self.seen = collections.Counter()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler(port))
-        self.server.daemon_threads = True
-        # Whoever is killed resets its connections.
-        self.server.handle_error = lambda *_: None
+        self.troubled, self.dice = "", None
+        self.lost = self.unheard = 0
+        self.server = Server(("127.0.0.1", 0), self.handler(port))
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     @property
     def address(self):
         return f"http://127.0.0.1:{self.server.server_port}"
+
+    def trouble(self, path, dice):
+        """From now on answers to a POST there are late by up to `LATE`, and a part of them gets lost."""
+        self.troubled, self.dice = path, dice
+        self.lost = self.unheard = 0
+
+    def answers(self, handler, path):
+        """Whether it does, after its trouble."""
+        if handler.command != "POST" or path != self.troubled:
+            return True
+        time.sleep(self.dice.uniform(0, LATE))
+        if gone(handler.connection):
+            self.unheard += 1
+            return False
+        lost = self.dice.random() < LOST
+        self.lost += lost
+        return not lost
 
     def strip(self, text, unknown):
         kept = []
@@ -73,6 +117,9 @@ class Between:
                 upstream.request(self.command, f"{path}?{query}" if query else path, body or None, headers)
                 answer = upstream.getresponse()
                 text = answer.read()
+                if not between.answers(self, path):
+                    self.close_connection = True
+                    return
                 if answer.status == 200:
                     text = json.dumps(as_stripe_shows(json.loads(text))).encode()
                 try:

@@ -73,7 +73,10 @@ def keys(client, address):
     assert first.id == again.id
     assert "Idempotent-Replayed" not in first.last_response.headers
     assert again.last_response.headers["Idempotent-Replayed"] == "true"
+    assert "Original-Request" in first.last_response.headers
+    assert again.last_response.headers["Original-Request"] == first.last_response.request_id
     refused(stripe.IdempotencyError, 400, None, lambda: intents.create(UNCONFIRMED | {"amount": 1}, under))
+    refused(stripe.IdempotencyError, 400, None, lambda: intents.confirm(first.id, {}, under))
 
     declined = intents.create(UNCONFIRMED | {"payment_method": "pm_card_chargeDeclined"})
     under = {"idempotency_key": "sdk-2"}

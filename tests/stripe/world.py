@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 PAYONCE = os.environ["PAYONCE"]
-PATIENCE = 60
+PATIENCE = 120
 
 
 def free_port():
@@ -31,18 +31,23 @@ def until(what, ask):
         time.sleep(0.02)
 
 
-def call(method, url, headers=None, body=None):
-    """The status and the JSON, or text, of an answer; 0 when there is none."""
+def exchange(method, url, headers=None, body=None):
+    """The status, headers and text of an answer; 0 when there is none."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers or {}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
-            status, text = answer.status, answer.read().decode()
+            return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
-        status, text = error.code, error.read().decode()
+        return error.code, error.headers, error.read().decode()
     except (OSError, urllib.error.URLError):
-        return 0, None
-    with contextlib.suppress(ValueError):
+        return 0, None, None
+
+
+def call(method, url, headers=None, body=None):
+    """The status and the JSON, or text, of an answer; 0 when there is none."""
+    status, _, text = exchange(method, url, headers, body)
+    with contextlib.suppress(ValueError, TypeError):
         return status, json.loads(text)
     return status, text
 

@@ -45,6 +45,14 @@ events AS (
     FROM corrected
     JOIN charge ON charge.id = corrected.charge_id
 ),
+-- What it was made for is open again.
+reopened AS (
+    UPDATE discrepancies
+    SET resolved_at = CASE corrected.stage WHEN 'succeeded' THEN now() END,
+        resolution = CASE corrected.stage WHEN 'succeeded' THEN 'refunded: ' || corrected.provider_refund_id END
+    FROM corrected
+    WHERE discrepancies.refund_id = corrected.id
+),
 published AS (
     INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)
     SELECT

@@ -7,8 +7,13 @@ written AS (
     INSERT INTO external_refunds (provider, provider_refund_id, charge_id, amount, status, counted, refund_id)
     SELECT $1, provider_refund_id, charge_id, amount, status, counted, refund_id
     FROM input
-    -- What is ours is counted by its own refund.
-    WHERE NOT EXISTS (SELECT FROM refunds WHERE refunds.id = input.refund_id)
+    -- What is ours is counted by its own refund; a second one with the same stamp by nobody else.
+    WHERE NOT EXISTS (
+            SELECT
+            FROM refunds
+            WHERE refunds.id = input.refund_id
+                AND COALESCE(refunds.provider_refund_id, input.provider_refund_id) = input.provider_refund_id
+        )
         AND NOT EXISTS (
             SELECT
             FROM refunds
@@ -84,10 +89,10 @@ deliveries AS (
 disputed AS (
     INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
     SELECT
-        'refund_unknown', $1, provider_refund_id, charge_id,
-        jsonb_build_object('amount', amount, 'status', status)
+        -- Of a stamp of ours without a row: lost, or the client was told otherwise.
+        CASE WHEN EXISTS (SELECT FROM refunds WHERE refunds.id = written.refund_id) THEN 'second_refund' ELSE 'refund_unknown' END,
+        $1, provider_refund_id, charge_id, jsonb_build_object('amount', amount, 'status', status)
     FROM written
-    -- It has a stamp of ours and no row: lost, or the client was told otherwise.
     WHERE refund_id IS NOT NULL
     ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
 )

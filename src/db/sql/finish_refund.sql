@@ -6,7 +6,10 @@ WITH finished AS (
         version = refunds.version + 1,
         provider_refund_id = COALESCE(refunds.provider_refund_id, $6),
         failure = $7::text::jsonb,
-        recheck_at = CASE $5 WHEN 'succeeded' THEN now() + $9::interval END,
+        recheck_at = CASE $5 WHEN 'succeeded' THEN
+            -- News came while it was read: of a refund, success is not the last word.
+            CASE WHEN refunds.recheck_at <= now() THEN refunds.recheck_at ELSE now() + $9::interval END
+        END,
         updated_at = now(),
         finished_at = now()
     WHERE refunds.id = $1
@@ -71,6 +74,16 @@ events AS (
         'worker', $8::text::jsonb
     FROM finished
     JOIN charge ON charge.id = finished.charge_id
+),
+-- What it was made for.
+resolved AS (
+    UPDATE discrepancies
+    SET resolved_at = now(),
+        resolution = 'refunded: ' || finished.provider_refund_id
+    FROM finished
+    WHERE discrepancies.refund_id = finished.id
+        AND finished.stage = 'succeeded'
+        AND discrepancies.resolved_at IS NULL
 ),
 published AS (
     INSERT INTO events (merchant_id, type, charge_id, object_id, version, snapshot)

@@ -68,18 +68,8 @@ event AS (
     ON CONFLICT DO NOTHING
     RETURNING charge_id, effect
 ),
--- Also a job that is held: its holder may have read the object before this happened to it.
-refund_jobs AS (
-    UPDATE outbox
-    SET run_at = CASE WHEN outbox.state = 'ready' THEN LEAST(outbox.run_at, now()) ELSE outbox.run_at END,
-        nudged = true
-    FROM event
-    JOIN judged ON true
-    WHERE event.effect = 'nudged'
-        AND outbox.refund_id = judged.refund_id
-        AND outbox.state <> 'parked'
-),
--- One that has ended has no job: the reconciler makes it one.
+-- One that has ended has no job: the reconciler makes it one. And one with a job that may have read it before it failed: of
+-- a refund, success is not the last word.
 rechecked AS (
     UPDATE refunds
     SET recheck_at = now()
@@ -87,7 +77,21 @@ rechecked AS (
     JOIN judged ON true
     WHERE event.effect = 'nudged'
         AND refunds.id = judged.refund_id
-        AND NOT EXISTS (SELECT FROM outbox WHERE outbox.refund_id = refunds.id)
+        AND ($12 OR NOT EXISTS (SELECT FROM outbox WHERE outbox.refund_id = refunds.id))
+    RETURNING refunds.id
+),
+-- Also a job that is held: its holder may have read the object before this happened to it. Refunds come before outbox rows:
+-- one order of locks for all.
+refund_jobs AS (
+    UPDATE outbox
+    SET run_at = CASE WHEN outbox.state = 'ready' THEN LEAST(outbox.run_at, now()) ELSE outbox.run_at END,
+        nudged = true
+    FROM event
+    JOIN judged ON true
+    WHERE event.effect = 'nudged'
+        AND (SELECT count(*) FROM rechecked) <= 1
+        AND outbox.refund_id = judged.refund_id
+        AND outbox.state <> 'parked'
 ),
 jobs AS (
     UPDATE outbox

@@ -174,6 +174,7 @@ impl Stripe {
                     detail: "not sent: the idempotency key is no header value".to_owned(),
                 },
                 request_id: None,
+                original_request_id: None,
             };
         };
         self.transport

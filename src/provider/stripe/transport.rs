@@ -100,6 +100,7 @@ impl Transport {
                 return Reply {
                     answer: failed(&error),
                     request_id: None,
+                    original_request_id: None,
                 };
             }
         };

@@ -24,10 +24,16 @@ async fn a_key_is_in_use_while_its_request_is_held_even_when_the_caller_hangs_up
         );
         rig.until_held().await;
         let busy = rig.try_confirm(&id, &id).await.unwrap();
+        let error = busy.error();
         assert_eq!(
-            (busy.status, &busy.error()["code"]),
-            (409, &json!("idempotency_key_in_use"))
+            (busy.status, &error["type"], &error["code"]),
+            (
+                409,
+                &json!("invalid_request_error"),
+                &json!("idempotency_key_in_use")
+            )
         );
+        assert_eq!(busy.headers["stripe-should-retry"], "true");
         let expected = if when == "before" {
             "requires_confirmation"
         } else {

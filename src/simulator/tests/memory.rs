@@ -9,19 +9,38 @@ async fn the_first_answer_is_replayed_within_the_window_and_for_the_same_request
     let again = rig.post(CREATE, "k", &of("pm_card_visa")).await;
     assert!(again.replayed() && !first.replayed());
     assert_eq!(again.text, first.text);
+    // The first answer names itself as the original, every later one the first, under an id of its own.
+    let id = first.headers["request-id"].clone();
+    let later = rig.post(CREATE, "k", &of("pm_card_visa")).await;
+    for got in [&first, &again, &later] {
+        assert_eq!(got.headers["original-request"], id);
+        assert_eq!(got.headers["stripe-should-retry"], "false");
+    }
+    assert_ne!(again.headers["request-id"], id);
+    assert_ne!(later.headers["request-id"], again.headers["request-id"]);
     let paid = rig.try_confirm(&first.id(), "x").await.unwrap();
     assert_eq!(paid.json()["status"], "succeeded");
     let past = rig.post(CREATE, "k", &of("pm_card_visa")).await;
     assert_eq!(past.json()["status"], "requires_confirmation");
 
-    for other in [
-        rig.post(CREATE, "k", &of("pm_card_mastercard")).await,
-        rig.try_confirm(&first.id(), "k").await.unwrap(),
+    for (other, only) in [
+        (
+            rig.post(CREATE, "k", &of("pm_card_mastercard")).await,
+            "with the same parameters",
+        ),
+        (
+            rig.try_confirm(&first.id(), "k").await.unwrap(),
+            "for the same endpoint",
+        ),
     ] {
+        let error = other.error();
         assert_eq!(
-            (other.status, &other.error()["type"]),
+            (other.status, &error["type"]),
             (400, &json!("idempotency_error"))
         );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(only), "{message}");
+        assert!(!other.headers.contains_key("idempotent-replayed"));
     }
     let elsewhere = rig
         .client
@@ -54,6 +73,11 @@ async fn errors_of_an_execution_are_kept_and_failed_validation_is_not() {
         (wrong.status, &wrong.error()["code"]),
         (400, &json!("parameter_invalid_integer"))
     );
+    assert_eq!(
+        wrong.headers["original-request"],
+        wrong.headers["request-id"]
+    );
+    assert!(!wrong.headers.contains_key("stripe-should-retry"));
     rig.prepare("k", "pm_card_visa").await;
 
     let unknown = rig.post(CREATE, "u", &of("pm_sim_unknown")).await;
@@ -228,6 +252,10 @@ async fn what_was_answered_survives_a_restart_and_a_torn_line() {
         let again = rig.try_confirm(&declined, "dx").await.unwrap();
         assert!(again.replayed());
         assert_eq!(again.text, refused.text);
+        assert_eq!(
+            again.headers["original-request"],
+            refused.headers["request-id"]
+        );
         let paid = rig.try_confirm(&id, "x").await.unwrap();
         assert_eq!(
             (paid.json()["status"].clone(), paid.replayed()),

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::intake::asks_to_retry;
 use crate::support::service::{Running, TestSettings};
-use crate::support::{TestService, charge_body};
+use crate::support::{TestService, charge_body, until};
 
 const QUICK: TestSettings<'_> = &[
     ("intake.give_up_after", "2s"),
@@ -92,7 +92,13 @@ async fn a_database_that_is_read_only_for_a_while_loses_nothing() {
     assert_eq!(first.status, 503);
     assert!(matches!(first.code(), "unavailable" | "acceptance_unknown"));
     flowing.takes_no_writes(&service).await;
+    let client = &flowing.running.client;
+    assert_eq!(client.get("/readyz").await.status, 503);
     set("RESET default_transaction_read_only").await.unwrap();
+    until("it is ready again", async || {
+        (client.get("/readyz").await.status == 200).then_some(())
+    })
+    .await;
     flowing.goes_on(&service).await;
 }
 

@@ -99,6 +99,43 @@ async fn a_completed_refund_that_fails_at_the_bank_is_corrected() {
     shop.close().await;
 }
 
+/// Whoever has stood still since knows less than the books.
+#[tokio::test]
+async fn a_stalled_worker_s_success_does_not_undo_a_later_failure_at_the_bank() {
+    let settings = [
+        ("reconciler.refund_recheck_after", "100ms"),
+        // Longer than the test is.
+        ("provider.stripe.timeout", "20s"),
+        ("worker.lease", "70s"),
+        ("reconciler.sweep_lease", "70s"),
+    ];
+    let shop = Charged::with("pm_card_visa", &settings).await;
+    let ledger = &shop.service.ledger;
+    ledger.hold("refund", "after").await;
+    let refund = shop.refund("return-1", json!({"amount": 350})).await;
+    ledger.held().await;
+    shop.service.leases_run_out().await;
+    let completed = shop.ended(&refund).await;
+    let theirs = completed["provider_refund_id"].as_str().unwrap();
+    ledger.settle(theirs, "failed").await;
+    let id = refund["id"].as_str().unwrap();
+    let failed = shop.running.client.refund_at_stage(id, "failed").await;
+    ledger.release().await;
+    shop.service.provider_is_quiet().await;
+    // It ends by writing what it learned, at the latest.
+    shop.running.stop().await;
+    let service = &shop.service;
+    let disputes = service.count("SELECT count(*) FROM discrepancies").await;
+    assert_eq!(disputes, 0);
+    let running = service.run().await;
+    let now = running.client.get(&format!("/v1/refunds/{id}")).await;
+    assert_eq!(now.body, failed);
+    let charge = running.client.show(&shop.charge).await;
+    assert_eq!(charge.body["amount_refunded"], 0);
+    running.stop().await;
+    service.check_books().await;
+}
+
 /// One that a look sees is counted at once, and the provider's bound is ours.
 #[tokio::test]
 async fn what_was_refunded_outside_is_counted_by_the_next_look() {
@@ -204,4 +241,62 @@ async fn an_open_refund_without_a_job_gets_it_back() {
     shop.service.ledger.settle(&theirs, "succeeded").await;
     assert_eq!(shop.ended(&refund).await["status"], "completed");
     shop.close().await;
+}
+
+/// No guard of ours lets it come to this; should one fail, a person must hear of it, and no more may go back.
+#[tokio::test]
+async fn a_second_refund_with_our_stamp_is_counted_and_told_by_the_sweep() {
+    let shop = Charged::new().await;
+    let refund = shop.refund("return-1", json!({"amount": 300})).await;
+    shop.ended(&refund).await;
+    let stamp = refund["id"].as_str();
+    let second = shop
+        .service
+        .ledger
+        .refund_outside(&shop.object, 300, stamp)
+        .await;
+    shop.service.want_sweep().await;
+    until("it is counted", async || {
+        (shop.charge_now().await["amount_refunded"] == 600).then_some(())
+    })
+    .await;
+    let told = shop
+        .service
+        .count("SELECT count(*) FROM discrepancies WHERE kind = 'second_refund'")
+        .await;
+    assert_eq!(told, 1);
+    shop.service.ledger.settle(&second, "failed").await;
+    shop.service.want_sweep().await;
+    until("it is counted no more", async || {
+        (shop.charge_now().await["amount_refunded"] == 300).then_some(())
+    })
+    .await;
+    shop.running.stop().await;
+}
+
+/// The same for one that was called failed before the provider had any.
+#[tokio::test]
+async fn a_refund_that_went_back_though_it_was_called_failed_is_corrected_by_the_sweep() {
+    let shop = Charged::new().await;
+    let ledger = &shop.service.ledger;
+    let outside = ledger.refund_outside(&shop.object, 600, None).await;
+    let refund = shop.refund("return-1", json!({"amount": 500})).await;
+    assert_eq!(shop.ended(&refund).await["status"], "failed");
+    ledger.settle(&outside, "failed").await;
+    let stamp = refund["id"].as_str();
+    ledger.refund_outside(&shop.object, 500, stamp).await;
+    shop.service.want_sweep().await;
+    let id = stamp.unwrap();
+    let corrected = shop.running.client.refund_at_stage(id, "succeeded").await;
+    assert_eq!(corrected["status"], "completed");
+    until("both are counted as they stand", async || {
+        (shop.charge_now().await["amount_refunded"] == 500).then_some(())
+    })
+    .await;
+    let told = shop
+        .service
+        .count("SELECT count(*) FROM discrepancies WHERE kind = 'refund_success_after_failed'")
+        .await;
+    assert_eq!(told, 1);
+    shop.running.stop().await;
 }

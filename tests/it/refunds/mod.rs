@@ -3,6 +3,7 @@
 mod crashes;
 mod later;
 mod provider;
+mod returned;
 mod told;
 
 use futures_util::future::join_all;

@@ -89,6 +89,37 @@ async fn a_refund_that_the_provider_works_on_ends_as_soon_as_it_tells() {
     shop.close().await;
 }
 
+/// What was read of it before is not the last word.
+#[tokio::test]
+async fn a_refund_that_fails_while_its_success_is_still_to_be_written_is_corrected_at_once() {
+    let shop = Charged::told("pm_card_pendingRefund").await;
+    let refund = shop.refund("return-1", json!({})).await;
+    let id = refund["id"].as_str().unwrap();
+    let theirs = until("it is known at the provider", async || {
+        let now = shop.running.client.get(&format!("/v1/refunds/{id}")).await;
+        now.body["provider_refund_id"].as_str().map(str::to_owned)
+    })
+    .await;
+    shop.service.ledger.hold("read_refunds", "after").await;
+    shop.service.ledger.settle(&theirs, "succeeded").await;
+    shop.service.ledger.held().await;
+    shop.service.ledger.settle(&theirs, "failed").await;
+    until("it is told that it failed", async || {
+        let told = "SELECT count(*) FROM provider_events WHERE kind = 'refund.failed'";
+        (shop.service.count(told).await > 0).then_some(())
+    })
+    .await;
+    shop.service.ledger.release().await;
+    let failed = shop.running.client.refund_at_stage(id, "failed").await;
+    let events = shop.events(3).await;
+    assert_eq!(
+        types(&events),
+        ["charge.completed", "refund.completed", "refund.corrected"]
+    );
+    assert_eq!(events[2]["data"], failed);
+    shop.close().await;
+}
+
 #[tokio::test]
 async fn a_refund_made_outside_is_counted_as_soon_as_the_provider_tells_and_its_merchant_is_told() {
     let shop = Charged::told("pm_card_visa").await;

@@ -438,6 +438,14 @@ impl TestService {
                 "{stamp} was charged twice"
             );
         }
+        // What was moved for a charge that failed must be back.
+        let mut returned = std::collections::HashMap::new();
+        for refund in self.ledger.refunds().await {
+            if refund["status"] == "succeeded" {
+                let object = refund["payment_intent"].as_str().unwrap().to_owned();
+                *returned.entry(object).or_insert(0) += refund["amount"].as_i64().unwrap();
+            }
+        }
         let rows: Vec<(uuid::Uuid, String, i64, String)> =
             sqlx::query_as("SELECT id, stage, amount, currency FROM charges")
                 .fetch_all(&self.books)
@@ -451,7 +459,10 @@ impl TestService {
                     assert_eq!(charge["currency"], currency, "{id}");
                 }
                 ("succeeded", None) => panic!("{id} says succeeded and no money moved"),
-                ("failed" | "canceled", Some(_)) => panic!("{id} says {stage} and money moved"),
+                ("failed" | "canceled", Some(charge)) => {
+                    let back = returned.get(charge["id"].as_str().unwrap());
+                    assert_eq!(back, Some(&amount), "{id} says {stage} and money moved");
+                }
                 _ => {}
             }
         }

@@ -22,9 +22,11 @@
 //! under the key is accounted for (there was none, or the refusal was replayed, which is the same), and a list read after
 //! the refusal has none with our stamp. Silence, error pages and the number of attempts never say it.
 
+use uuid::Uuid;
+
 use super::{RefundProgress, RefundState};
 use crate::domain::charge::{Advice, Failure};
-use crate::domain::ids::{ProviderChargeId, ProviderRefundId};
+use crate::domain::ids::{ProviderChargeId, ProviderRefundId, RefundId};
 use crate::domain::outcome::{Answer, Unclear, Worded};
 use crate::domain::retry::Pace;
 
@@ -101,6 +103,12 @@ impl RefundStatus {
 }
 
 impl RefundObject {
+    /// The refund of ours that its stamp names.
+    pub fn of_ours(&self) -> Option<Uuid> {
+        let id: RefundId = self.stamp.as_deref()?.parse().ok()?;
+        Some(id.as_uuid())
+    }
+
     /// Every [`Answer::word`] about a refund.
     pub const WORDS: &'static [&'static str] = &[
         "pending",

@@ -140,12 +140,18 @@ pub(super) fn unread<O>(reason: Unclear, headers: &HeaderMap) -> Reply<O> {
 }
 
 fn reply<O>(answer: Answer<O>, headers: &HeaderMap) -> Reply<O> {
-    let request_id = headers
-        .get("request-id")
-        .and_then(|id| id.to_str().ok())
-        .filter(|id| (1..=255).contains(&id.len()))
-        .map(str::to_owned);
-    Reply { answer, request_id }
+    let id = |name: &'static str| {
+        let id = headers.get(name).and_then(|id| id.to_str().ok())?;
+        (1..=255).contains(&id.len()).then(|| id.to_owned())
+    };
+    let request_id = id("request-id");
+    // The first answer under a key names itself.
+    let original_request_id = id("original-request").filter(|id| Some(id) != request_id.as_ref());
+    Reply {
+        answer,
+        request_id,
+        original_request_id,
+    }
 }
 
 fn from_error<C: Called>(

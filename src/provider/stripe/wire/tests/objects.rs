@@ -31,23 +31,28 @@ fn an_object_is_read_in_every_status() {
 }
 
 #[test]
-fn a_replayed_object_says_so_and_the_request_id_is_kept() {
-    let reply = decode(
-        200,
-        &headers(&[("idempotent-replayed", "true"), ("request-id", "req_1")]),
-        intent("succeeded", "").as_bytes(),
-        Phase::Execute,
-    );
+fn a_replayed_object_says_so_and_the_request_ids_are_kept() {
+    let decoded = |pairs: &[(&'static str, &str)]| {
+        let body = intent("succeeded", "");
+        decode(200, &headers(pairs), body.as_bytes(), Phase::Execute)
+    };
     assert_eq!(
-        reply,
+        decoded(&[
+            ("idempotent-replayed", "true"),
+            ("request-id", "req_2"),
+            ("original-request", "req_1")
+        ]),
         Reply {
             answer: Answer::Object {
                 object: object(ObjectStatus::Succeeded),
                 replayed: true
             },
-            request_id: Some("req_1".to_owned())
+            request_id: Some("req_2".to_owned()),
+            original_request_id: Some("req_1".to_owned()),
         }
     );
+    let first = decoded(&[("request-id", "req_1"), ("original-request", "req_1")]);
+    assert_eq!(first.original_request_id, None, "it is the original itself");
 }
 
 #[test]

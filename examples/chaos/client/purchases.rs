@@ -1,103 +1,20 @@
-//! A client in a closed loop: buys under a new key, sends again until it has an answer, comes back to what is open.
+//! Buying: under a new key, sent again until it is answered, come back to while it is open.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
-use crate::chronicle::Chronicle;
-use crate::http::{Answer, Http};
-use crate::options::Options;
+use super::{Client, MOST_OPEN, RETRY_PAUSE, is_try_again};
+use crate::http::Answer;
 use crate::purchase::Purchase;
+use crate::refund::Completed;
 use crate::service::Service;
 use crate::told::Told;
 
-/// How many open charges one client has before it waits for them.
-const MOST_OPEN: usize = 40;
-/// How long a service that gave no answer is not asked first.
-const SHUNNED: Duration = Duration::from_secs(1);
-/// Before the same request is sent again.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-pub struct Client {
-    number: u32,
-    http: Http,
-    services: Arc<Vec<Service>>,
-    chronicle: Arc<Chronicle>,
-    random: StdRng,
-    /// The books will be restored.
-    restored: bool,
-    /// Who gave no answer, and until when it is not asked first.
-    shunned: Option<(SocketAddr, Instant)>,
-    /// Customers that are on their way, and when they come.
-    late: VecDeque<(Instant, String)>,
-    open: Vec<Told>,
-    ended: Vec<Told>,
-}
-
 impl Client {
-    pub fn new(
-        number: u32,
-        options: &Options,
-        http: Http,
-        services: Arc<Vec<Service>>,
-        chronicle: Arc<Chronicle>,
-    ) -> Self {
-        let seed = options
-            .seed
-            .wrapping_mul(1_000_003)
-            .wrapping_add(number.into());
-        Self {
-            number,
-            http,
-            services,
-            chronicle,
-            random: StdRng::seed_from_u64(seed),
-            restored: options.restore,
-            shunned: None,
-            late: VecDeque::new(),
-            open: Vec::new(),
-            ended: Vec::new(),
-        }
-    }
-
-    /// Until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) -> Self {
-        while !stop.is_cancelled() {
-            if self.open.len() < MOST_OPEN && self.random.random_bool(0.6) {
-                self.buy().await;
-            } else if !self.open.is_empty() {
-                let index = self.random.random_range(0..self.open.len());
-                self.come_back(index).await;
-            }
-            sleep(Duration::from_millis(self.random.random_range(0..15))).await;
-        }
-        self
-    }
-
-    /// Sends every request once more, as its client would that wants to know what came of it.
-    pub async fn ask_again(mut self) -> Self {
-        self.ended.append(&mut self.open);
-        let mut all = std::mem::take(&mut self.ended);
-        for told in &mut all {
-            self.post(told, None).await;
-        }
-        self.ended = all;
-        self
-    }
-
-    /// Everything that it was told.
-    pub fn told(self) -> Vec<Told> {
-        self.ended
-    }
-
-    async fn buy(&mut self) {
+    pub(super) async fn buy(&mut self) {
         let key = format!("{}-{}", self.number, self.open.len() + self.ended.len() + 1);
         let mut told = Told::new(Purchase::draw(&mut self.random, key), self.restored);
         match self.random.random_range(0..100) {
@@ -117,7 +34,7 @@ impl Client {
         self.keep(told);
     }
 
-    async fn come_back(&mut self, index: usize) {
+    pub(super) async fn come_back(&mut self, index: usize) {
         let mut told = self.open.swap_remove(index);
         let wait = (self.open.len() + 1 >= MOST_OPEN).then_some(1);
         match self.random.random_range(0..100) {
@@ -153,6 +70,12 @@ impl Client {
 
     fn keep(&mut self, told: Told) {
         if told.terminal.is_some() {
+            if let Some(id) = told.id.as_deref().filter(|_| told.has_completed())
+                && self.random.random_bool(0.8)
+            {
+                let completed = Completed::new(id, &told.purchase);
+                self.regretted.push_back(completed);
+            }
             self.ended.push(told);
         } else {
             self.open.push(told);
@@ -160,7 +83,7 @@ impl Client {
     }
 
     /// Until it is answered.
-    async fn post(&mut self, told: &mut Told, wait: Option<u64>) {
+    pub(super) async fn post(&mut self, told: &mut Told, wait: Option<u64>) {
         let body = told.purchase.body();
         loop {
             if let Some(at) = self.any_service() {
@@ -221,7 +144,7 @@ impl Client {
         let (Some(at), Some(id)) = (self.any_service(), told.id.clone()) else {
             return;
         };
-        let answer = self.http.show(at, &id, wait).await;
+        let answer = self.http.get(at, &format!("charges/{id}"), wait).await;
         self.shun(at, answer.is_err());
         match answer {
             Ok(answer) if answer.status == 200 => {
@@ -294,27 +217,4 @@ impl Client {
         let promise = "answers are those of the contract";
         self.chronicle.breach(promise, told.id.as_deref(), what);
     }
-
-    fn shun(&mut self, at: SocketAddr, is_silent: bool) {
-        if is_silent {
-            self.shunned = Some((at, Instant::now() + SHUNNED));
-        }
-    }
-
-    /// One by chance; rather not the one that gave no answer a moment ago.
-    fn any_service(&mut self) -> Option<SocketAddr> {
-        let index = self.random.random_range(0..self.services.len());
-        let address = self.services[index].address();
-        match self.shunned {
-            Some((shunned, until)) if Some(shunned) == address && Instant::now() < until => {
-                self.services[(index + 1) % self.services.len()].address()
-            }
-            _ => address,
-        }
-    }
-}
-
-/// What a client sends again as it is.
-fn is_try_again(answer: &Answer) -> bool {
-    answer.status == 503 && answer.body["retry"] == "same_request"
 }
