@@ -75,7 +75,7 @@ REFUSED = {
 }
 
 ALLOWED = {
-    "a new call": lambda d: d["paths"].update({"/v1/refunds": {"get": create(d)}}),
+    "a new call": lambda d: d["paths"].update({"/v1/payouts": {"get": create(d)}}),
     "a new field of an answer": lambda d: schema(d, "Charge")["properties"].update(fee={"type": "integer"}),
     "a new field that is always there": lambda d: (
         schema(d, "Charge")["properties"].update(fee={"type": "integer"}),
@@ -93,7 +93,7 @@ ALLOWED = {
     "a higher bound on what is sent": lambda d: field(d, "CreateCharge", "amount").update(maximum=10**15),
     "a field that may be left out": lambda d: schema(d, "CreateCharge")["required"].remove("currency"),
     "other words": lambda d: field(d, "Charge", "stage").update(description="Where it is."),
-    "a new schema": lambda d: d["components"]["schemas"].update(Refund={"type": "object"}),
+    "a new schema": lambda d: d["components"]["schemas"].update(Payout={"type": "object"}),
 }
 
 

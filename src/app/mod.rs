@@ -440,8 +440,11 @@ pub async fn serve(
 
 async fn check_schema(config: &Config, database: &DatabaseUrl) -> Result<(), AppError> {
     let mut session = session_maker(config, database, Durability::Durable)();
-    let connection = session.connection().await.map_err(AppError::Schema)?;
-    let pending = db::migrations::pending(connection)
+    // In time: a connection may fall silent here, too, and nothing is there yet that a signal would end.
+    let pending = session
+        .ask(2, async |connection| {
+            db::migrations::pending(connection).await
+        })
         .await
         .map_err(AppError::Schema)?;
     if pending.is_empty() {

@@ -379,6 +379,11 @@ impl Row {
         self.snapshot.get(name).cloned()
     }
 
+    fn attempts(&self) -> Option<i32> {
+        let attempts = self.snapshot.get("attempts")?.as_i64()?;
+        attempts.try_into().ok()
+    }
+
     fn text(&self, name: &str) -> Option<&str> {
         self.snapshot.get(name).and_then(Value::as_str)
     }
@@ -392,10 +397,7 @@ impl Row {
         };
         let stage = self.text("stage").ok_or_else(unreadable)?;
         let then = refunds::state(charge, stage, self.kept("failure"))?;
-        let attempts = self
-            .kept("attempts")
-            .and_then(|attempts| attempts.as_i64()?.try_into().ok())
-            .ok_or_else(unreadable)?;
+        let attempts = self.attempts().ok_or_else(unreadable)?;
         let object = refunds::object(charge, self.text("provider_refund_id"))?;
         let ended = refund.finished_at.unwrap_or(self.at);
         Ok(Refund {
@@ -434,10 +436,7 @@ impl Row {
             .kept("amount_refunded")
             .as_ref()
             .map_or(Some(0), Value::as_i64);
-        let attempts = self
-            .kept("attempts")
-            .and_then(|attempts| attempts.as_i64()?.try_into().ok())
-            .ok_or_else(unreadable)?;
+        let attempts = self.attempts().ok_or_else(unreadable)?;
         let account = charge.progress.object.map(|object| object.account);
         let object = charges::object(charge.id, self.text("provider_charge_id"), account)?;
         let ended = charge.finished_at.unwrap_or(self.at);

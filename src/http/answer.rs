@@ -51,6 +51,27 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Result<Response
     Ok(response)
 }
 
+/// JSON of what is found at this address.
+pub(super) fn json_at(
+    status: StatusCode,
+    address: &str,
+    body: &impl Serialize,
+) -> Result<Response, ApiError> {
+    let mut response = json(status, body)?;
+    if let Ok(location) = HeaderValue::try_from(address) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Marks the answer to a duplicate.
+pub(super) fn replayed(response: &mut Response) {
+    let replayed = HeaderValue::from_static("true");
+    response
+        .headers_mut()
+        .insert("idempotent-replayed", replayed);
+}
+
 /// 200 with a JSON text.
 pub(super) fn written(json: impl Into<Body>) -> Response {
     let mut response = Response::new(json.into());

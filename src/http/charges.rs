@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
 use super::auth::Principal;
@@ -76,10 +76,7 @@ pub(super) async fn accepted_response(
     };
     let mut response = settled_response(state, head, status, charge).await?;
     if !is_new {
-        let replayed = HeaderValue::from_static("true");
-        response
-            .headers_mut()
-            .insert("idempotent-replayed", replayed);
+        answer::replayed(&mut response);
     }
     Ok(response)
 }
@@ -235,23 +232,10 @@ pub(super) async fn settled_response(
     status: StatusCode,
     charge: Box<Charge>,
 ) -> Result<Response, ApiError> {
-    let Some(seconds) = prefer::wait(&head.headers) else {
-        return charge_response(status, &charge);
-    };
-    let (peer, waits) = (head.extensions.get(), &state.parts().waits);
-    let (charge, applied) = prefer::settle(state, peer, &waits.charges, charge, seconds).await;
-    let mut response = charge_response(status, &charge)?;
-    if applied {
-        prefer::set_applied(&mut response, seconds);
-    }
-    Ok(response)
-}
-
-fn charge_response(status: StatusCode, charge: &Charge) -> Result<Response, ApiError> {
-    let mut response = answer::json(status, &ChargeBody::from(charge))?;
-    let headers = response.headers_mut();
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/charges/{}", charge.id)) {
-        headers.insert(header::LOCATION, location);
-    }
-    Ok(response)
+    let waits = &state.parts().waits;
+    prefer::answer(state, head, &waits.charges, charge, |charge| {
+        let address = format!("/v1/charges/{}", charge.id);
+        answer::json_at(status, &address, &ChargeBody::from(charge))
+    })
+    .await
 }

@@ -16,8 +16,9 @@ use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Serv
 use super::charge_body::{ChargeBody, CreateCharge};
 use super::code::Code;
 use super::openapi_parts::{
-    API_KEY, answer, body, body_schema, charge_id, content, idempotency_key, location, operation,
-    prefer, request_id, request_id_header, retry_after, schema, text_header,
+    API_KEY, answer, body, body_schema, charge_id, content, idempotency_key, idempotent_replayed,
+    location, operation, prefer, preference_applied, request_id, request_id_header, retry_after,
+    schema, text_header,
 };
 use super::openapi_reads as reads;
 use super::openapi_refunds as refunds;
@@ -144,7 +145,7 @@ fn create_charge() -> Operation {
     );
     let replayed = charge("A duplicate: the same key and the same meaning. Nothing new was made; the charge as it stands now.")
         .header("Location", location())
-        .header("Idempotent-Replayed", text_header("`true` on every answer to a duplicate, and on no other.", "true"));
+        .header("Idempotent-Replayed", idempotent_replayed());
     let operation = operation(CHARGES, "create_charge", "Make a charge, once", "The first request with a key makes the charge (202). Every other one with the same key and the same meaning is \
              answered with that charge (200). The same key with another meaning is refused. Safe to repeat for ever.")
         .parameter(idempotency_key())
@@ -239,13 +240,7 @@ fn problem(codes: &[Code]) -> Response {
 fn charge(description: &str) -> ResponseBuilder {
     answer(description, CHARGE)
         .header("Location", location())
-        .header(
-            "Preference-Applied",
-            text_header(
-                "The wait that was applied, if one was asked for.",
-                "wait=10",
-            ),
-        )
+        .header("Preference-Applied", preference_applied())
 }
 
 #[cfg(test)]

@@ -198,6 +198,20 @@ pub(super) fn location() -> Header {
     )
 }
 
+pub(super) fn preference_applied() -> Header {
+    text_header(
+        "The wait that was applied, if one was asked for.",
+        "wait=10",
+    )
+}
+
+pub(super) fn idempotent_replayed() -> Header {
+    text_header(
+        "`true` on every answer to a duplicate, and on no other.",
+        "true",
+    )
+}
+
 pub(super) fn request_id_header() -> Header {
     text_header("Names this request in the service's log.", "req-7")
 }

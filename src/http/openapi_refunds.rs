@@ -9,8 +9,8 @@ use utoipa::openapi::{RefOr, Schema};
 use super::code::Code;
 use super::openapi::with_problems;
 use super::openapi_parts::{
-    answer, body, body_schema, charge_id, cursor, idempotency_key, limit, operation, path, prefer,
-    query, request_id, schema, text, text_header,
+    answer, body, body_schema, charge_id, cursor, idempotency_key, idempotent_replayed, limit,
+    operation, path, prefer, preference_applied, query, request_id, schema, text, text_header,
 };
 use super::policy::KEY_PATTERN;
 use super::refund_body::{CreateRefund, RefundBody};
@@ -60,13 +60,7 @@ fn create_refund() -> Operation {
     let replayed = refund(
         "A duplicate: the same key and the same meaning. Nothing new was made; the refund as it stands now.",
     )
-    .header(
-        "Idempotent-Replayed",
-        text_header(
-            "`true` on every answer to a duplicate, and on no other.",
-            "true",
-        ),
-    );
+    .header("Idempotent-Replayed", idempotent_replayed());
     let operation = operation(
         REFUNDS,
         "create_refund",
@@ -171,13 +165,7 @@ fn refund(description: &str) -> ResponseBuilder {
                 "/v1/refunds/rfd_03510a50e711533aba21e1dd9ddf20be",
             ),
         )
-        .header(
-            "Preference-Applied",
-            text_header(
-                "The wait that was applied, if one was asked for.",
-                "wait=10",
-            ),
-        )
+        .header("Preference-Applied", preference_applied())
 }
 
 #[cfg(test)]

@@ -7,10 +7,12 @@
 
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 
 use super::HttpState;
+use super::problem::ApiError;
 use super::wire::Peer;
 use crate::watches::{Watched, Watches};
 
@@ -35,8 +37,28 @@ pub fn wait(headers: &HeaderMap) -> Option<u64> {
     Some(seconds.min(MOST_SECONDS))
 }
 
+/// Answers with the object as `written`, after the wait that the client asked for.
+pub(super) async fn answer<T: Watched>(
+    state: &HttpState,
+    head: &Parts,
+    watches: &Watches<T>,
+    object: Box<T>,
+    written: impl FnOnce(&T) -> Result<Response, ApiError>,
+) -> Result<Response, ApiError> {
+    let Some(seconds) = wait(&head.headers) else {
+        return written(&object);
+    };
+    let peer = head.extensions.get();
+    let (object, applied) = settle(state, peer, watches, object, seconds).await;
+    let mut response = written(&object)?;
+    if applied {
+        set_applied(&mut response, seconds);
+    }
+    Ok(response)
+}
+
 /// The object after the wait, and whether the wait was applied.
-pub(super) async fn settle<T: Watched>(
+async fn settle<T: Watched>(
     state: &HttpState,
     peer: Option<&Peer>,
     watches: &Watches<T>,
@@ -68,7 +90,7 @@ pub(super) async fn settle<T: Watched>(
 }
 
 /// Says how long the wait could have been.
-pub(super) fn set_applied(response: &mut Response, seconds: u64) {
+fn set_applied(response: &mut Response, seconds: u64) {
     if let Ok(value) = HeaderValue::try_from(format!("wait={seconds}")) {
         response.headers_mut().insert("preference-applied", value);
     }

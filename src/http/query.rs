@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use super::body::{distance, is_name};
 use super::problem::{ApiError, Fault, Place};
+use crate::domain::request::looks_like_card_number;
 
 /// What other interfaces call the same thing.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -160,9 +161,9 @@ fn hex(digit: u8) -> Option<u8> {
         .and_then(|value| u8::try_from(value).ok())
 }
 
-/// A name as it may be told back; brackets are how other interfaces write a range.
+/// A name as it may be told back; brackets are how other interfaces write a range. They may stand before a card number.
 fn told_name(name: &str) -> Cow<'static, str> {
-    if is_name(&plain(name)) {
+    if is_name(&plain(name)) && !looks_like_card_number(name) {
         name.to_owned().into()
     } else {
         "?".into()
@@ -283,6 +284,8 @@ mod tests {
     fn a_name_that_could_be_a_secret_is_not_told_back() {
         for name in [
             "4242424242424242",
+            "x-9[4242424242424242]",
+            "99999%5B4242424242424242",
             "sk_test_1",
             "%zz",
             "a%20b",

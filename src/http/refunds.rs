@@ -5,8 +5,8 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 use super::body;
@@ -106,16 +106,7 @@ fn judge(
     state: &HttpState,
 ) -> Result<(), ApiError> {
     let violations = draft.judge(currency, &state.parts().rules);
-    let unread = faults.len();
-    let mut all = faults;
-    for violation in violations {
-        let known = all[..unread]
-            .iter()
-            .any(|fault| body::covers(fault, &violation));
-        if !known {
-            all.push(violation);
-        }
-    }
+    let all = body::join(faults, violations);
     if all.is_empty() {
         Ok(())
     } else {
@@ -163,10 +154,7 @@ async fn accepted_response(
     };
     let mut response = settled_response(state, head, status, refund).await?;
     if status == StatusCode::OK {
-        let replayed = HeaderValue::from_static("true");
-        response
-            .headers_mut()
-            .insert("idempotent-replayed", replayed);
+        answer::replayed(&mut response);
     }
     Ok(response)
 }
@@ -233,22 +221,10 @@ async fn settled_response(
     status: StatusCode,
     refund: Box<Refund>,
 ) -> Result<Response, ApiError> {
-    let Some(seconds) = prefer::wait(&head.headers) else {
-        return refund_response(status, &refund);
-    };
-    let (peer, waits) = (head.extensions.get(), &state.parts().waits);
-    let (refund, applied) = prefer::settle(state, peer, &waits.refunds, refund, seconds).await;
-    let mut response = refund_response(status, &refund)?;
-    if applied {
-        prefer::set_applied(&mut response, seconds);
-    }
-    Ok(response)
-}
-
-fn refund_response(status: StatusCode, refund: &Refund) -> Result<Response, ApiError> {
-    let mut response = answer::json(status, &RefundBody::from(refund))?;
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/refunds/{}", refund.id)) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    let waits = &state.parts().waits;
+    prefer::answer(state, head, &waits.refunds, refund, |refund| {
+        let address = format!("/v1/refunds/{}", refund.id);
+        answer::json_at(status, &address, &RefundBody::from(refund))
+    })
+    .await
 }

@@ -107,9 +107,7 @@ impl<P: Provider> Executor<P> {
         if claimed.account != self.provider.profile().account {
             tracing::error!(code = "account_not_configured", refund.id = %hold.refund, account = %claimed.account, "a refund's charge is in an account that this process does not have");
             let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
-            return self
-                .put_off(hold, "account_not_configured", delay, None)
-                .await;
+            return self.put_off(hold, "account_not_configured", delay).await;
         }
         let Some(run) = Run::open(claimed, deadline, turn) else {
             tracing::error!(code = "payload_unreadable", refund.id = %hold.refund, "a job's payload can't be read; it is parked");
@@ -392,21 +390,15 @@ impl<P: Provider> Executor<P> {
 
     /// Gives the job back as it is: its next run begins as soon as it is claimed.
     async fn refund_later(&self, hold: RefundHold, reason: &'static str) -> Ran {
-        self.put_off(hold, reason, Duration::ZERO, None).await
+        self.put_off(hold, reason, Duration::ZERO).await
     }
 
-    async fn put_off(
-        &self,
-        hold: RefundHold,
-        reason: &'static str,
-        delay: Duration,
-        call: Option<LastCall>,
-    ) -> Ran {
+    async fn put_off(&self, hold: RefundHold, reason: &'static str, delay: Duration) -> Ran {
         let ending = RefundEnding::Wait {
             progress: None,
             delay,
             reason,
-            call,
+            call: None,
         };
         match self.write_refund(hold, ending).await {
             Ok(RefundWritten::Settled(settled)) => Ran::Settled(settled),

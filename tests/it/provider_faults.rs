@@ -28,14 +28,14 @@ const PASSING: [&str; 16] = [
 ];
 
 /// Calls that end soon, so that a loop over slow answers does too.
-const IMPATIENT: [(&str, &str); 3] = [
+pub(crate) const IMPATIENT: [(&str, &str); 3] = [
     ("provider.stripe.timeout", "400ms"),
     ("worker.breaker_cap", "100ms"),
     ("worker.retry_cap", "100ms"),
 ];
 
 /// Rates, with times that fit [`IMPATIENT`].
-fn rates(rates: &Value) -> Value {
+pub(crate) fn rates(rates: &Value) -> Value {
     json!({"seed": 7, "slow_ms": 600, "land_late_ms": 100, "rates": rates})
 }
 

@@ -21,22 +21,28 @@ pub fn judge(parsed: Parsed, rules: &ProviderRules) -> Result<Judged, ApiError> 
             Err(refused) => Judged::Refused(refused.draft, refused.violations),
         });
     }
+    let violations = judged
+        .err()
+        .map_or_else(Vec::new, |refused| refused.violations);
+    Err(ApiError::invalid_request(join(faults, violations)))
+}
+
+/// What could not be read, and the rules that are broken besides: a field that could not be read was judged by what stands
+/// in its place.
+pub(in crate::http) fn join(faults: Vec<Violation>, violations: Vec<Violation>) -> Vec<Violation> {
     let mut all = faults;
-    if let Err(refused) = judged {
-        // A field that could not be read was judged by what stands in its place.
-        let unread = all.len();
-        for violation in refused.violations {
-            let known = all[..unread].iter().any(|fault| covers(fault, &violation));
-            if !known {
-                all.push(violation);
-            }
+    let unread = all.len();
+    for violation in violations {
+        let known = all[..unread].iter().any(|fault| covers(fault, &violation));
+        if !known {
+            all.push(violation);
         }
     }
-    Err(ApiError::invalid_request(all))
+    all
 }
 
 /// Whether a rule was judged by what stands in the place of something that could not be read.
-pub(in crate::http) fn covers(fault: &Violation, violation: &Violation) -> bool {
+fn covers(fault: &Violation, violation: &Violation) -> bool {
     let is_no_object = fault.pointer == "#" && fault.rule == "type";
     is_no_object || fault.pointer == violation.pointer
 }

@@ -18,7 +18,7 @@ use crate::domain::request::{Draft, Violation, looks_like_card_number};
 pub(super) use refund::REFUND_FIELDS;
 pub(super) use refund::parse as parse_refund;
 
-pub(super) use self::judge::covers;
+pub(super) use self::judge::join;
 pub use self::judge::{Judged, judge};
 
 /// The fields of a charge request, as the contract lists them.

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use payonce::config::Roles;
 
 use crate::intake::asks_to_retry;
+use crate::operator::payonce_with;
 use crate::support::database_proxy::{DatabaseProxy, Fault};
 use crate::support::service::API;
 use crate::support::{TestService, charge_body, until};
@@ -154,4 +155,24 @@ async fn while_a_table_is_locked_clients_are_told_and_afterwards_everything_goes
     service.is_at_full_speed(&running).await;
     running.stop().await;
     service.check_books().await;
+}
+
+/// Whoever supervises it can start it again; one that waits for ever looks as if it ran.
+#[tokio::test]
+async fn a_start_whose_connection_falls_silent_ends_in_time() {
+    let service = TestService::new().await;
+    let proxy = DatabaseProxy::start(&service.database_url).await;
+    let settings = [
+        ("database.url", proxy.url()),
+        ("database.connect_timeout", "500ms"),
+        ("database.statement_timeout", "800ms"),
+    ];
+    for text in ["to_regclass", "SELECT version FROM _sqlx_migrations"] {
+        let mut silent = proxy.arm(text, Fault::HoldAfter);
+        let started = payonce_with(&service, &settings, &["serve"]);
+        let started = tokio::time::timeout(Duration::from_secs(30), started).await;
+        let said = started.expect("it ends");
+        assert_eq!(said.code, 1, "{said:?}");
+        silent.struck().await;
+    }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Charged, charge};
+use crate::provider_faults::{IMPATIENT, rates};
 use crate::support::service::{API, WORKER};
 use crate::support::{TestService, charge_body, until};
 
@@ -24,17 +25,6 @@ const PASSING: [&str; 15] = [
     "trickle",
     "forget_keys",
 ];
-
-/// Calls that end soon.
-const IMPATIENT: [(&str, &str); 3] = [
-    ("provider.stripe.timeout", "400ms"),
-    ("worker.breaker_cap", "100ms"),
-    ("worker.retry_cap", "100ms"),
-];
-
-fn rates(rates: &Value) -> Value {
-    json!({"seed": 7, "slow_ms": 600, "land_late_ms": 100, "rates": rates})
-}
 
 /// The fault meets every send until it has met three, if the first one is not the last.
 #[tokio::test]

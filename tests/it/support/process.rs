@@ -15,6 +15,8 @@ pub struct Process {
     log: Arc<Mutex<Vec<serde_json::Value>>>,
     /// Speaks to its API, if it has that role.
     pub client: Client,
+    /// Its API is there.
+    listens: bool,
 }
 
 impl Process {
@@ -76,6 +78,7 @@ impl Process {
             child,
             log,
             client: Client::new(address, &service.token),
+            listens: only.contains("api"),
         }
     }
 
@@ -86,8 +89,23 @@ impl Process {
 
     /// SIGTERM, and waits for the end. Returns whether it ended well.
     pub async fn terminate(mut self) -> bool {
+        self.begun().await;
         self.signal("TERM").await;
         self.child.wait().await.unwrap().success()
+    }
+
+    /// Waits until it has started: before that, a signal kills it.
+    async fn begun(&self) {
+        if self.listens {
+            return;
+        }
+        let started =
+            |log: &Vec<serde_json::Value>| log.iter().any(|line| line["admin.address"].is_string());
+        let deadline = tokio::time::Instant::now() + super::PATIENCE;
+        while !started(&self.log.lock().unwrap()) {
+            assert!(tokio::time::Instant::now() < deadline, "it does not start");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
     }
 
     /// Waits until it ends by itself. Returns whether it ended well.

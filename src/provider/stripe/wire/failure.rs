@@ -81,7 +81,7 @@ fn text<'a>(text: Option<&'a Text<'_>>) -> &'a str {
 }
 
 /// A code as Stripe writes them, and nothing that could not be stored and shown.
-fn is_word(code: &str) -> bool {
+pub(super) fn is_word(code: &str) -> bool {
     (1..=80).contains(&code.len())
         && code
             .bytes()

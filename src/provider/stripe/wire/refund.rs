@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::failure::{ErrorObject, Text};
+use super::failure::{ErrorObject, Text, is_word};
 use crate::domain::charge::{Advice, Failure};
 use crate::domain::ids::{ProviderChargeId, ProviderRefundId};
 use crate::domain::refund::outcome::{RefundObject, RefundStatus};
@@ -82,13 +82,6 @@ fn status(text: &str) -> RefundStatus {
         "canceled" => RefundStatus::Canceled,
         _ => RefundStatus::Unknown,
     }
-}
-
-fn is_word(text: &str) -> bool {
-    (1..=80).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
 pub(super) fn refund(body: &[u8]) -> Option<RefundObject> {
