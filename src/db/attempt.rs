@@ -78,7 +78,6 @@ pub async fn already_started(
         JOIN outbox
             ON outbox.id = input.outbox_id
             AND outbox.lease_token = input.lease_token
-            AND outbox.state = 'leased'
             AND outbox.lease_until > now()
         "#,
         &rows.charge_ids,

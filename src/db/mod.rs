@@ -1,5 +1,9 @@
 //! All SQL, one function a statement, over a connection that the caller owns: nothing here begins or commits. The long
 //! statements stand in `sql/`.
+//!
+//! What a holder writes names its row by id and by token. A token stands on leased rows alone, so their state is not named
+//! beside it: Postgres would take the index of leased rows then, which holds every lease since the last vacuum, and walk
+//! all of them for each batch.
 
 pub mod api_keys;
 pub mod attempt;

@@ -136,7 +136,6 @@ pub async fn already_started(
             AND refunds.stage = 'processing'
             AND outbox.id = $3
             AND outbox.lease_token = $4
-            AND outbox.state = 'leased'
             AND outbox.lease_until > now()
         "#,
         hold.refund.as_uuid(),

@@ -64,6 +64,8 @@ impl SessionSettings {
             // Where there is an index, it is meant. A prepared statement keeps its plan while its tables grow: one made
             // for a table of a few rows must not be one that reads all of them.
             ("enable_seqscan", "off".to_owned()),
+            // Nor a walk along the whole index for a few rows that could be looked up in it.
+            ("enable_mergejoin", "off".to_owned()),
             ("enable_bitmapscan", bitmap_scans.to_owned()),
         ])
     }

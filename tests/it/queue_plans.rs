@@ -1,9 +1,10 @@
-//! That a claim reads the head of the queue and no more, however long the queue is and whatever Postgres believes of it.
+//! That a claim reads the head of the queue and no more, and that what settles a job reads its row and no more, however
+//! long the queue is or was and whatever Postgres believes of it.
 
 use std::time::Duration;
 
 use payonce::db::session::{Durability, Session, SessionLimits};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::support::TestService;
 
@@ -18,39 +19,128 @@ const FILL: &str = "
     FROM generate_series(1, 15000)
 ";
 
-#[tokio::test]
-async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
-    let service = TestService::new().await;
-    sqlx::raw_sql(FILL).execute(&service.books).await.unwrap();
+/// A session as the service has them, and none of its statements planned yet.
+fn session(service: &TestService, durability: Durability) -> Session {
     let limits = SessionLimits {
         statement_timeout: Duration::from_secs(30),
         lock_timeout: Duration::from_secs(1),
         connect_timeout: Duration::from_secs(5),
     };
-    let options = service.books.connect_options();
-    let mut session = Session::new(&options, limits, Durability::Lease);
+    Session::new(&service.books.connect_options(), limits, durability)
+}
+
+async fn run(connection: &mut PgConnection, sql: String) -> Vec<String> {
+    let rows = sqlx::raw_sql(AssertSqlSafe(sql))
+        .fetch_all(connection)
+        .await
+        .unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
+    let service = TestService::new().await;
+    sqlx::raw_sql(FILL).execute(&service.books).await.unwrap();
+    let mut session = session(&service, Durability::Lease);
     let connection = session.connection().await.unwrap();
     let prepare = format!(
         "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval) AS {CLAIM}"
     );
-    sqlx::raw_sql(AssertSqlSafe(prepare))
-        .execute(&mut *connection)
-        .await
-        .unwrap();
+    run(connection, prepare).await;
     for mode in ["force_generic_plan", "force_custom_plan"] {
         let explain = format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN EXECUTE claim (32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{{1}}', 'default', NULL, NULL, '{{1}}', '{{acme}}', '{{32}}', 'default', NULL)"
         );
-        let rows = sqlx::raw_sql(AssertSqlSafe(explain))
-            .fetch_all(&mut *connection)
-            .await
-            .unwrap();
-        let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        let plan = lines.join("\n");
+        let plan = run(connection, explain).await.join("\n");
         assert!(
             plan.contains("Index Scan using outbox_ready_idx on outbox") && !plan.contains("Sort"),
             "{mode}\n{plan}"
         );
+    }
+}
+
+/// The statements of who holds a lease, their parameters, and by what the row is to be looked up.
+const HOLDERS: [(&str, &str, &str); 7] = [
+    (
+        include_str!("../../src/db/sql/start_execute.sql"),
+        "uuid[], bigint[], uuid[], integer[], text[], text[], boolean[]",
+        "outbox_pkey",
+    ),
+    (
+        include_str!("../../src/db/sql/finish.sql"),
+        "uuid[], bigint[], uuid[], integer[], text[], text[], text[], text[], text[]",
+        "outbox_pkey",
+    ),
+    (
+        include_str!("../../src/db/sql/wait.sql"),
+        "uuid[], bigint[], uuid[], integer[], boolean[], text[], text[], text[], integer[], integer[], interval[], \
+         boolean[], text[], timestamptz[], text[]",
+        "outbox_pkey",
+    ),
+    (
+        include_str!("../../src/db/sql/start_refund.sql"),
+        "uuid, bigint, uuid, integer, interval, boolean, text",
+        "outbox_pkey",
+    ),
+    (
+        include_str!("../../src/db/sql/finish_refund.sql"),
+        "uuid, bigint, uuid, integer, text, text, text, text, interval",
+        "outbox_pkey",
+    ),
+    (
+        include_str!("../../src/db/sql/wait_refund.sql"),
+        "uuid, bigint, uuid, integer, boolean, text, text, integer, text, integer, interval, boolean, text, text, text",
+        "outbox_pkey",
+    ),
+    (
+        include_str!("../../src/db/sql/settle_deliveries.sql"),
+        "uuid[], uuid[], text[], integer[], text[], interval[], interval",
+        "webhook_deliveries_pkey",
+    ),
+];
+
+/// Something of this type, for plans of a batch of two.
+fn argument(kind: &str) -> &'static str {
+    match kind {
+        "uuid" => "'00000000-0000-4000-8000-000000000000'",
+        "uuid[]" => "'{00000000-0000-4000-8000-000000000000,00000000-0000-4000-8000-000000000001}'",
+        "bigint" | "integer" => "1",
+        "bigint[]" | "integer[]" => "'{1,2}'",
+        "boolean" => "true",
+        "boolean[]" => "'{true,true}'",
+        "interval" => "'1 minute'",
+        "interval[]" => "'{1 minute,1 minute}'",
+        "text" => "'{}'",
+        "text[]" => "'{failed,failed}'",
+        "timestamptz[]" => "'{now,now}'",
+        other => panic!("no {other} is known"),
+    }
+}
+
+/// The index of leased rows holds every lease since the last vacuum: thousands a second.
+#[tokio::test]
+async fn who_holds_a_lease_looks_its_row_up_and_walks_no_leases() {
+    let service = TestService::new().await;
+    for known in ["SELECT ''", "ANALYZE"] {
+        sqlx::raw_sql(known).execute(&service.books).await.unwrap();
+        let mut session = session(&service, Durability::Durable);
+        let connection = session.connection().await.unwrap();
+        for (number, (statement, parameters, index)) in HOLDERS.into_iter().enumerate() {
+            let prepare = format!("PREPARE holder{number} ({parameters}) AS {statement}");
+            run(connection, prepare).await;
+            let arguments: Vec<&str> = parameters.split(", ").map(argument).collect();
+            let arguments = arguments.join(", ");
+            for mode in ["force_generic_plan", "force_custom_plan"] {
+                let explain = format!(
+                    "SET plan_cache_mode = {mode}; EXPLAIN EXECUTE holder{number} ({arguments})"
+                );
+                let plan = run(connection, explain).await.join("\n");
+                assert!(
+                    plan.contains(index) && !plan.contains("leased_idx"),
+                    "{mode}\n{plan}"
+                );
+            }
+        }
     }
 }

@@ -22,7 +22,6 @@ finished AS (
     LEFT JOIN outbox
         ON outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token
-        AND outbox.state = 'leased'
         -- A restore can bring back a token whose holder stalled long ago.
         AND outbox.lease_until > now()
     WHERE charges.id = input.charge_id

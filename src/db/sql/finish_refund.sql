@@ -25,7 +25,6 @@ WITH finished AS (
                     FROM outbox
                     WHERE outbox.id = $2
                         AND outbox.lease_token = $3
-                        AND outbox.state = 'leased'
                         AND outbox.lease_until > now()
                 )
         END

@@ -20,7 +20,6 @@ settled AS (
     FROM input
     WHERE webhook_deliveries.id = input.id
         AND webhook_deliveries.lease_token = input.lease_token
-        AND webhook_deliveries.state = 'leased'
     RETURNING webhook_deliveries.endpoint_id, input.result
 ),
 judged AS (

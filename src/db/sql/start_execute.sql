@@ -17,7 +17,6 @@ started AS (
     JOIN outbox
         ON outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token
-        AND outbox.state = 'leased'
         AND outbox.lease_until > now()
     WHERE charges.id = input.charge_id
         -- The version fences what the lease alone can't: a row that was claimed anew while this statement waited.

@@ -17,7 +17,6 @@ WITH started AS (
         AND ($6 OR refunds.attempts = 0 OR refunds.first_attempted_at > now() - $5::interval)
         AND outbox.id = $2
         AND outbox.lease_token = $3
-        AND outbox.state = 'leased'
         AND outbox.lease_until > now()
         AND NOT EXISTS (SELECT FROM pauses)
     RETURNING refunds.id, refunds.charge_id, refunds.attempts, refunds.key_number

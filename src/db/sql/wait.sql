@@ -23,7 +23,6 @@ changed AS (
     JOIN outbox
         ON outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token
-        AND outbox.state = 'leased'
     -- As the charge is before this statement: the guarded version is the same one.
     JOIN charges AS before
         ON before.id = input.charge_id
@@ -56,7 +55,6 @@ jobs AS (
     FROM input
     WHERE outbox.id = input.outbox_id
         AND outbox.lease_token = input.lease_token
-        AND outbox.state = 'leased'
         AND (NOT input.changes OR input.charge_id IN (SELECT id FROM changed))
     RETURNING outbox.id
 ),

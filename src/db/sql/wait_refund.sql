@@ -15,7 +15,6 @@ WITH changed AS (
         AND refunds.stage IN ('pending', 'processing', 'requires_action', 'requires_reconciliation')
         AND outbox.id = $2
         AND outbox.lease_token = $3
-        AND outbox.state = 'leased'
     RETURNING refunds.id, refunds.charge_id, refunds.stage
 ),
 job AS (
@@ -34,7 +33,6 @@ job AS (
         END
     WHERE outbox.id = $2
         AND outbox.lease_token = $3
-        AND outbox.state = 'leased'
         AND (NOT $5 OR EXISTS (SELECT FROM changed))
     RETURNING outbox.id
 ),
