@@ -29,7 +29,7 @@ refund AS (
         '{}', charge.live, charge.provider, discrepancy.account, discrepancy.provider_charge_id
     FROM charge
     CROSS JOIN discrepancy
-    RETURNING id, charge_id, merchant_id, amount
+    RETURNING id, charge_id, merchant_id, provider_account, amount
 ),
 reserved AS (
     UPDATE charges
@@ -39,8 +39,8 @@ reserved AS (
     RETURNING charges.id, charges.version
 ),
 job AS (
-    INSERT INTO outbox (kind, charge_id, refund_id, merchant_id, payload_version, payload)
-    SELECT 'refund', charge_id, id, merchant_id, $7, $8::text::jsonb
+    INSERT INTO outbox (kind, charge_id, refund_id, merchant_id, provider_account, payload_version, payload)
+    SELECT 'refund', charge_id, id, merchant_id, provider_account, $7, $8::text::jsonb
     FROM refund
 ),
 events AS (

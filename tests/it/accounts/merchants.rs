@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{ACME, AT_ACME, HERE, account};
 use crate::operator::payonce_with;
-use crate::support::service::{API, WORKER};
+use crate::support::service::{API, RECONCILER, WORKER};
 use crate::support::{TestService, charge_body, until};
 
 async fn accounts_refunded(service: &TestService, refund: &str) -> Vec<String> {
@@ -150,6 +150,50 @@ async fn a_process_without_an_account_leaves_its_jobs_to_one_that_has_it() {
     assert_eq!(service.accounts_with_object(&id).await, [AT_ACME]);
     without.stop().await;
     with.stop().await;
+    service.check_books().await;
+}
+
+/// Accepted by who has the account, left untouched by who has not.
+#[tokio::test]
+async fn what_moved_after_a_failure_goes_back_in_the_account_that_it_moved_in() {
+    let service = TestService::new().await;
+    let (_, token) = service.make_merchant_on("acme", "acme").await;
+    let running = service.run_with(Roles::ALL, ACME).await;
+    let client = running.client.with_token(&token);
+    let body = charge_body("pm_card_chargeDeclined");
+    let id = client.charge("order-1", &body).await.id();
+    assert_eq!(client.terminal(&id).await["status"], "failed");
+    running.stop().await;
+    let (key, ledger) = ("sk_test_acme", &service.ledger);
+    let object = ledger.make_object_with(key, &id, 1000).await;
+    ledger.execute_object_with(key, &object).await;
+
+    let by_policy = [ACME, &[("reconciler.success_after_failed", "refund")]].concat();
+    let reconciler = service.run_with(RECONCILER, &by_policy).await;
+    let swept = payonce_with(&service, ACME, &["reconcile", "--since", "1h"]).await;
+    assert!(swept.out.contains("success_after_failed"), "{swept:?}");
+    until("its refund is accepted", async || {
+        service.times_claimed(&id).await
+    })
+    .await;
+    reconciler.stop().await;
+    let without = service.run_with(WORKER, &[]).await;
+    let other = accepted(&service, &service.token, "order-1").await;
+    until("another job is done", async || {
+        (service.times_claimed(&other).await.is_none()).then_some(())
+    })
+    .await;
+    assert_eq!(service.times_claimed(&id).await, Some(0));
+    without.stop().await;
+    let running = service.run_with(Roles::ALL, ACME).await;
+    service.drained().await;
+    let refunds = ledger.refunds().await;
+    assert_eq!(refunds.len(), 1, "{refunds:?}");
+    assert_eq!(
+        (&refunds[0]["payment_intent"], account(&refunds[0])),
+        (&json!(object), AT_ACME.to_owned())
+    );
+    running.stop().await;
     service.check_books().await;
 }
 

@@ -11,14 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::client::http;
 use crate::support::scrape::Scrape;
-use crate::support::service::Running;
+use crate::support::service::{API, RECONCILER, Running};
 use crate::support::{TestService, charge_body, until};
-
-const API: Roles = Roles {
-    api: true,
-    worker: false,
-    reconciler: false,
-};
 
 impl Running {
     pub async fn scrape(&self) -> Scrape {
@@ -203,12 +197,7 @@ async fn a_charge_that_lost_its_job_is_unclear_since_before_that() {
     ] {
         sqlx::query(change).execute(&service.books).await.unwrap();
     }
-    let reconciler = Roles {
-        api: false,
-        worker: false,
-        reconciler: true,
-    };
-    let running = service.run_with(reconciler, &[]).await;
+    let running = service.run_with(RECONCILER, &[]).await;
     let age = "payonce_job_oldest_age_seconds{state=\"unclear\"}";
     running.scrape_with(age, 600.0).await;
     running.stop().await;

@@ -9,6 +9,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::http;
 
+/// Of the account that the tests' services have unless they are told otherwise.
+pub const SECRET_KEY: &str = "sk_test_it";
+
 pub struct Ledger {
     http: reqwest::Client,
     pub address: SocketAddr,
@@ -105,7 +108,7 @@ impl Ledger {
             format!("&metadata%5Bpayonce_refund_id%5D={stamp}")
         });
         let form = format!("payment_intent={object}&amount={amount}{stamp}");
-        let made = self.as_account("/v1/refunds", form).await;
+        let made = self.as_account(SECRET_KEY, "/v1/refunds", form).await;
         made["id"]
             .as_str()
             .unwrap_or_else(|| panic!("{made}"))
@@ -236,27 +239,37 @@ impl Ledger {
 
     /// Makes an object behind payonce's back, as a process does whose rows were lost, and returns its id.
     pub async fn make_object(&self, stamp: &str, amount: i64) -> String {
+        self.make_object_with(SECRET_KEY, stamp, amount).await
+    }
+
+    /// In the account of this secret key.
+    pub async fn make_object_with(&self, key: &str, stamp: &str, amount: i64) -> String {
         let form = format!(
             "amount={amount}&currency=usd&payment_method=pm_card_visa\
              &automatic_payment_methods%5Benabled%5D=true&automatic_payment_methods%5Ballow_redirects%5D=never\
              &metadata%5Bpayonce_charge_id%5D={stamp}"
         );
-        let made = self.as_account("/v1/payment_intents", form).await;
+        let made = self.as_account(key, "/v1/payment_intents", form).await;
         made["id"].as_str().unwrap().to_owned()
     }
 
     /// Executes an object behind payonce's back.
     pub async fn execute_object(&self, object: &str) {
+        self.execute_object_with(SECRET_KEY, object).await;
+    }
+
+    /// In the account of this secret key.
+    pub async fn execute_object_with(&self, key: &str, object: &str) {
         let path = format!("/v1/payment_intents/{object}/confirm");
-        let executed = self.as_account(&path, String::new()).await;
+        let executed = self.as_account(key, &path, String::new()).await;
         assert_eq!(executed["status"], "succeeded");
     }
 
-    async fn as_account(&self, path: &str, form: String) -> Value {
+    async fn as_account(&self, key: &str, path: &str, form: String) -> Value {
         let response = self
             .http
             .post(format!("{}{path}", self.base_url()))
-            .header("authorization", "Bearer sk_test_it")
+            .header("authorization", format!("Bearer {key}"))
             .header("content-type", "application/x-www-form-urlencoded")
             .body(form)
             .send()

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, SECRET_KEY};
 use super::process::Process;
 use super::{cluster, until};
 
@@ -33,6 +33,12 @@ pub const WORKER: Roles = Roles {
     api: false,
     worker: true,
     reconciler: false,
+};
+
+pub const RECONCILER: Roles = Roles {
+    api: false,
+    worker: false,
+    reconciler: true,
 };
 
 pub struct TestService {
@@ -154,7 +160,7 @@ impl TestService {
             ("http.shutdown_grace", "10s".to_owned()),
             ("provider.mode", "test".to_owned()),
             ("provider.stripe.base_url", self.ledger.base_url()),
-            ("provider.stripe.secret_key", "sk_test_it".to_owned()),
+            ("provider.stripe.secret_key", SECRET_KEY.to_owned()),
             ("provider.stripe.timeout", "2s".to_owned()),
             ("provider.stripe.connect_timeout", "500ms".to_owned()),
             ("worker.lease", "12s".to_owned()),

@@ -9,14 +9,9 @@ use payonce::config::Roles;
 use serde_json::{Value, json};
 
 use crate::operator::{Said, payonce};
-use crate::support::service::API;
+use crate::support::service::{API, RECONCILER};
 use crate::support::{TestService, charge_body, until};
 
-const RECONCILER: Roles = Roles {
-    api: false,
-    worker: false,
-    reconciler: true,
-};
 /// What [`charge_body`] asks for.
 const AMOUNT: i64 = 1000;
 /// Of no charge in any books.
