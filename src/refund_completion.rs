@@ -12,17 +12,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use crate::batch::Statement;
+use crate::batch::{self, BatchLimits, BatchMeters, Batcher, Queue, Refusal, Statement};
 use crate::completion::{LastCall, Settled};
 use crate::db::external_refunds::{self, OfObject};
 use crate::db::refund_steps::{self, Changed, End, RefundHold, Started, Waiting};
+use crate::db::session::Session;
 use crate::db::{self, DbError};
 use crate::domain::charge::Stage;
-use crate::domain::ids::{ProviderRefundId, RefundId};
+use crate::domain::ids::{ChargeId, ProviderRefundId, RefundId};
 use crate::domain::money::{Currency, Money};
 use crate::domain::refund::outcome::{RefundAlert, RefundObject};
 use crate::domain::refund::{Refund, RefundProgress, RefundState};
 use crate::domain::request::ProviderRules;
+use crate::random::Random;
 use crate::watches::Watches;
 
 /// How a run ends.
@@ -81,7 +83,7 @@ pub enum RefundWritten {
     Counted,
 }
 
-/// Writes one after the other, each a statement of its own.
+/// The statements.
 #[derive(Clone, Debug)]
 pub struct KeepRefund {
     pub provider: &'static str,
@@ -91,6 +93,42 @@ pub struct KeepRefund {
     pub recheck_for: Duration,
     /// Told of every refund that changed.
     pub watches: Watches<Refund>,
+}
+
+/// The way in. Writes of one charge go one after the other, so that they never wait for each other's locks; others go
+/// beside them.
+#[derive(Clone, Debug)]
+pub struct RefundWrites {
+    /// One for each batcher.
+    queues: Vec<Queue<KeepRefund>>,
+}
+
+impl RefundWrites {
+    /// Makes it and its `batchers`, which the caller runs.
+    pub fn new(
+        statement: &KeepRefund,
+        batchers: usize,
+        session: impl Fn() -> Session,
+        limits: BatchLimits,
+        random: &Random,
+    ) -> (Self, Vec<Batcher<KeepRefund>>) {
+        // Each write is a statement of its own.
+        let limits = BatchLimits { items: 1, ..limits };
+        let (queues, batchers) = (0..batchers.max(1))
+            .map(|_| batch::batcher(statement, &session, limits, random, &BatchMeters::none()))
+            .unzip();
+        (Self { queues }, batchers)
+    }
+
+    /// Hands in a write about a refund of this charge and waits until it is written.
+    pub async fn submit(
+        &self,
+        charge: ChargeId,
+        write: RefundWrite,
+    ) -> Result<RefundWritten, Refusal> {
+        let queue = usize::from(charge.as_uuid().as_bytes()[0]) % self.queues.len();
+        self.queues[queue].submit(write).await
+    }
 }
 
 impl Statement for KeepRefund {

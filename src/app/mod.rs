@@ -291,7 +291,9 @@ impl App {
         self.start_batcher(storing);
         self.start_batcher(completing);
         self.start_batcher(settling);
-        self.start_batcher(keeping);
+        for batcher in keeping {
+            self.start_batcher(batcher);
+        }
         let limits = WorkerLimits {
             permits: config.worker.permits,
             lease: config.worker.lease,

@@ -46,7 +46,9 @@ impl Desk {
         start(&mut batchers, storing);
         start(&mut batchers, completing);
         start(&mut batchers, settling);
-        start(&mut batchers, keeping);
+        for batcher in keeping {
+            start(&mut batchers, batcher);
+        }
         Ok(Self {
             executors,
             batchers,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::AppError;
 use super::shared::Shared;
-use crate::batch::{self, BatchLimits, BatchMeters, Batcher};
+use crate::batch::{self, BatchMeters, Batcher};
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
@@ -20,7 +20,7 @@ use crate::provider::stripe::webhooks::{self, WebhookSettings};
 use crate::provider::stripe::{SecretKey, Stripe, StripeSettings};
 use crate::random::Random;
 use crate::reconciler::sweep::{SweepMeters, SweepParts, Sweeper};
-use crate::refund_completion::KeepRefund;
+use crate::refund_completion::{KeepRefund, RefundWrites};
 use crate::watches::{Waits, WatchLimits, WatchMeters};
 use crate::worker::WorkerMeters;
 use crate::worker::breaker::{Breaker, BreakerLimits};
@@ -36,7 +36,7 @@ pub(super) struct Parts {
     pub(super) storing: Batcher<StoreObject>,
     pub(super) completing: Batcher<Settle>,
     pub(super) settling: Batcher<SettleStrays>,
-    pub(super) keeping: Batcher<KeepRefund>,
+    pub(super) keeping: Vec<Batcher<KeepRefund>>,
 }
 
 /// `budgets`: one for each account.
@@ -62,9 +62,13 @@ pub(super) fn executors(
         recheck_for: config.reconciler.refund_recheck_for,
         watches: waits.refunds.clone(),
     };
-    // Each write is a statement of its own, and several may be of one charge.
-    let one = BatchLimits { items: 1, ..limits };
-    let (refunds, keeping) = batch::batcher(&keep, &durable, one, random, &unmeasured);
+    let (refunds, keeping) = RefundWrites::new(
+        &keep,
+        config.worker.refund_batchers,
+        &durable,
+        limits,
+        random,
+    );
     let pauses = Arc::new(Pauses::default());
     let executor = |(account, budget): (AccountSettings<'_>, &Budget)| {
         Ok::<_, AppError>(Executor {

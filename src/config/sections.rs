@@ -102,6 +102,7 @@ pub struct Worker {
     #[serde(with = "span")]
     pub action_expiry: Duration,
     pub batch_items: usize,
+    pub refund_batchers: usize,
     #[serde(with = "span")]
     pub completion_timeout: Duration,
     pub breaker_threshold: u32,

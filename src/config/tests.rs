@@ -325,6 +325,10 @@ const RELATIONS: &[(&[(&str, &str)], &str)] = &[
     ),
     (&[("PAYONCE__INTAKE__BATCHERS", "0")], "intake.batchers"),
     (
+        &[("PAYONCE__WORKER__REFUND_BATCHERS", "0")],
+        "worker.refund_batchers",
+    ),
+    (
         &[("PAYONCE__DATABASE__POOL_SIZE", "0")],
         "database.pool_size",
     ),

@@ -265,12 +265,19 @@ pub async fn retry(
 ) -> Result<Option<String>, DbError> {
     let was = sqlx::query_scalar!(
         r#"
-        WITH job AS MATERIALIZED (
-            SELECT id, refund_id, charge_id, state
-            FROM outbox
-            WHERE refund_id = $1
-                AND state IN ('parked', 'ready')
-            FOR UPDATE
+        -- Refunds before outbox rows: one order of locks for all.
+        WITH locked AS MATERIALIZED (
+            SELECT id
+            FROM refunds
+            WHERE id = $1
+            FOR NO KEY UPDATE
+        ),
+        job AS MATERIALIZED (
+            SELECT outbox.id, outbox.refund_id, outbox.charge_id, outbox.state
+            FROM locked
+            JOIN outbox ON outbox.refund_id = locked.id
+            WHERE outbox.state IN ('parked', 'ready')
+            FOR UPDATE OF outbox
         ),
         refund AS (
             UPDATE refunds

@@ -30,7 +30,7 @@ use crate::domain::request::Instruction;
 use crate::domain::retry::{Pace, RetryPolicy};
 use crate::provider::{Provider, Reply};
 use crate::random::Random;
-use crate::refund_completion::KeepRefund;
+use crate::refund_completion::RefundWrites;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutorLimits {
@@ -48,7 +48,7 @@ pub struct Executor<P> {
     pub store: Queue<StoreObject>,
     pub completion: Completion,
     pub strays: Queue<SettleStrays>,
-    pub refunds: Queue<KeepRefund>,
+    pub refunds: RefundWrites,
     pub breaker: Arc<Breaker>,
     pub budget: Budget,
     pub pauses: Arc<Pauses>,

@@ -219,7 +219,8 @@ impl<P: Provider> Executor<P> {
         if others.is_empty() {
             return Ok(());
         }
-        match self.refunds.submit(RefundWrite::Count(others)).await {
+        let write = RefundWrite::Count(others);
+        match self.refunds.submit(run.hold.charge, write).await {
             Ok(_) => Ok(()),
             Err(refusal) => Err(Ran::Unwritten(refusal)),
         }
@@ -276,7 +277,7 @@ impl<P: Provider> Executor<P> {
             key_window: self.relied_on_key_window(),
             new_key,
         };
-        match self.refunds.submit(write).await {
+        match self.refunds.submit(run.hold.charge, write).await {
             Ok(RefundWritten::Started(Started::Yes)) => {
                 run.hold.version = progress.version;
                 run.progress = progress;
@@ -443,7 +444,7 @@ impl<P: Provider> Executor<P> {
     ) -> Result<RefundWritten, Refusal> {
         let ending = Box::new(ending);
         self.refunds
-            .submit(RefundWrite::Settle { hold, ending })
+            .submit(hold.charge, RefundWrite::Settle { hold, ending })
             .await
     }
 

@@ -66,6 +66,7 @@ pub(super) fn worker(config: &Config, faults: &mut Faults) {
     let worker = &config.worker;
     faults.at_least_one("worker.permits", worker.permits);
     faults.at_least_one("worker.batch_items", worker.batch_items);
+    faults.at_least_one("worker.refund_batchers", worker.refund_batchers);
     for (key, time) in [
         ("worker.poll_interval", worker.poll_interval),
         ("worker.take_back_interval", worker.take_back_interval),

@@ -26,8 +26,8 @@ use serde_json::Value;
 use sqlx::{Postgres, Transaction};
 use tokio::sync::Notify;
 
+use crate::support::TestService;
 use crate::support::client::Answer;
-use crate::support::{TestService, until};
 
 const API: Roles = Roles {
     api: true,
@@ -58,20 +58,6 @@ impl TestService {
         let jobs = self.count("SELECT count(*) FROM outbox").await;
         assert_eq!((requests, jobs), (charges, charges));
         charges
-    }
-
-    /// Returns when a statement on this database waits for a lock.
-    async fn waits_for_a_lock(&self) {
-        until("a statement waits for a lock", async || {
-            let waiting = self
-                .count(
-                    "SELECT count(*) FROM pg_stat_activity
-                     WHERE datname = current_database() AND wait_event_type = 'Lock'",
-                )
-                .await;
-            (waiting > 0).then_some(())
-        })
-        .await;
     }
 
     /// Somebody else's insert of a key, with its charge and its job, that is not committed yet.

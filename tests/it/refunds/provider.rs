@@ -1,10 +1,14 @@
 //! Each way in which the provider goes wrong on a refund: one refund comes of it, or a person is asked.
 
+use payonce::domain::ids::RefundId;
 use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 use super::{Charged, charge};
+use crate::operator::payonce;
 use crate::provider_faults::{IMPATIENT, rates};
-use crate::support::service::{API, WORKER};
+use crate::support::client::Answer;
+use crate::support::service::{API, Running, WORKER};
 use crate::support::{TestService, charge_body, until};
 
 /// Every fault that passes by itself.
@@ -179,14 +183,21 @@ async fn a_refusal_after_a_lost_reply_is_not_believed_before_it_is_replayed() {
         (!ledger.refund_keys().await.is_empty()).then_some(())
     })
     .await;
+    shop.service.pause("operator").await;
+    until("its run is over", async || {
+        let leased = "SELECT count(*) FROM outbox WHERE state = 'leased'";
+        (shop.service.count(leased).await == 0).then_some(())
+    })
+    .await;
     ledger.settings(rates(&json!({}))).await;
     // From outside all of it is refunded: the next send is refused for good.
     ledger.refund_outside(&shop.object, 1000, None).await;
+    shop.service.resume().await;
+    let sent = ledger.refund_keys().await.len();
     let ended = shop.ended(&refund).await;
-    assert!(
-        ended["status"] == "failed" || ended["status"] == "completed",
-        "{ended}"
-    );
+    assert_eq!(ended["status"], "failed", "{ended}");
+    // The refusal itself, and its replay.
+    assert!(ledger.refund_keys().await.len() >= sent + 2);
     shop.service.provider_is_quiet().await;
     shop.close().await;
 }
@@ -227,10 +238,9 @@ async fn a_parameter_that_the_provider_refuses_parks_the_refund_and_an_operator_
     shop.close().await;
 }
 
-/// Sent, lost, and then nobody was there until the provider had forgotten the key.
-#[tokio::test]
-async fn a_refund_sent_longer_ago_than_the_provider_remembers_keys_is_never_sent_again() {
-    let service = TestService::new().await;
+/// A refund of 350 that was sent and lost, and then nobody was there until the provider had forgotten the key. With its
+/// charge.
+async fn sent_and_forgotten(service: &TestService) -> (Running, String, Answer) {
     let running = service
         .run_with(payonce::config::Roles::ALL, &IMPATIENT)
         .await;
@@ -258,6 +268,77 @@ async fn a_refund_sent_longer_ago_than_the_provider_remembers_keys_is_never_sent
         "key_window_over"
     );
     assert_eq!(service.ledger.refund_keys().await.len(), sent);
+    (running, charge, accepted)
+}
+
+#[tokio::test]
+async fn an_operator_who_made_sure_sends_a_refund_again_under_another_key() {
+    let service = TestService::new().await;
+    let (running, _, accepted) = sent_and_forgotten(&service).await;
+    let (id, sent) = (accepted.id(), service.ledger.refund_keys().await);
+    let retry = ["refunds", "retry", &id, "--reason", "support case 7"];
+    // Only to look once more: nothing is found, and nothing is sent.
+    let said = payonce(&service, &retry).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(
+        service.refund_parked(&accepted.body).await,
+        "key_window_over"
+    );
+    assert_eq!(service.ledger.refund_keys().await, sent);
+    let again = [&retry[..], &["--send-again"]].concat();
+    let said = payonce(&service, &again).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(
+        running.client.refund_ended(&id).await["status"],
+        "completed"
+    );
+    let keys = service.ledger.refund_keys().await;
+    assert_eq!(keys.len(), sent.len() + 1);
+    assert!(!sent.contains(&keys[sent.len()]), "{keys:?}");
+    assert_eq!(service.ledger.refunds().await.len(), 1);
+    let late = payonce(&service, &again).await;
+    assert_eq!(late.code, 1, "{late:?}");
+    service.drained().await;
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// As a worker does that writes what it has learned: neither is the victim of a deadlock.
+#[tokio::test]
+async fn a_refund_that_is_sent_again_is_locked_before_its_job() {
+    let service = TestService::new().await;
+    let (running, _, accepted) = sent_and_forgotten(&service).await;
+    let id = accepted.id();
+    let refund: RefundId = id.parse().unwrap();
+    let lock = async |transaction: &mut Transaction<'_, Postgres>, row: &str| {
+        sqlx::query(AssertSqlSafe(format!("SELECT FROM {row} = $1 FOR UPDATE")))
+            .bind(refund.as_uuid())
+            .execute(&mut **transaction)
+            .await
+            .unwrap();
+    };
+    let mut worker = service.books.begin().await.unwrap();
+    lock(&mut worker, "refunds WHERE id").await;
+    let again = ["refunds", "retry", &id, "--send-again", "--reason", "x"];
+    let (said, ()) = tokio::join!(payonce(&service, &again), async {
+        service.waits_for_a_lock().await;
+        lock(&mut worker, "outbox WHERE refund_id").await;
+        worker.commit().await.unwrap();
+    });
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(
+        running.client.refund_ended(&id).await["status"],
+        "completed"
+    );
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// Sent, lost, and then nobody was there until the provider had forgotten the key.
+#[tokio::test]
+async fn a_refund_sent_longer_ago_than_the_provider_remembers_keys_is_never_sent_again() {
+    let service = TestService::new().await;
+    let (running, charge, accepted) = sent_and_forgotten(&service).await;
     let now = running
         .client
         .get(&format!("/v1/refunds/{}", accepted.id()))

@@ -185,6 +185,20 @@ impl TestService {
         .unwrap();
     }
 
+    /// Returns when a statement on this database waits for a lock.
+    pub async fn waits_for_a_lock(&self) {
+        until("a statement waits for a lock", async || {
+            let waiting = self
+                .count(
+                    "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'",
+                )
+                .await;
+            (waiting > 0).then_some(())
+        })
+        .await;
+    }
+
     pub async fn pause(&self, kind: &str) {
         sqlx::query("INSERT INTO pauses (kind, reason) VALUES ($1, 'a test')")
             .bind(kind)
