@@ -15,18 +15,16 @@ use tokio::time::Instant;
 use super::breaker::{Breaker, Change};
 use super::meters::WorkerMeters;
 use super::pauses::Pauses;
+use super::run::{Call, Run};
 use super::stored::{Start, Started, StoreObject};
 use super::strays::SettleStrays;
 use crate::batch::{Queue, Refusal};
 use crate::budget::{Budget, Priority, Turn};
-use crate::completion::{Completion, Ending, Hold, LastCall, Settled, Settlement};
+use crate::completion::{Completion, Ending, Hold, Settled};
 use crate::db::claim::{Claimed, Look, Ours, Strays};
-use crate::domain::charge::{InvalidTransition, Progress, State, StoredObject};
+use crate::domain::charge::{Progress, State, StoredObject};
 use crate::domain::ids::ProviderChargeId;
-use crate::domain::outcome::{
-    self, Alert, Asked, CanMoveNoMore, Certainty, Context, Health, Phase, Reason, Step,
-};
-use crate::domain::request::Instruction;
+use crate::domain::outcome::{self, CanMoveNoMore, Certainty, Context, Health, Phase, Step};
 use crate::domain::retry::{Pace, RetryPolicy};
 use crate::provider::{Provider, Reply};
 use crate::random::Random;
@@ -63,102 +61,6 @@ pub enum Ran {
     Settled(Settled),
     /// The books could not be written: the lease runs out, and the next run looks.
     Unwritten(Refusal),
-}
-
-/// What a run knows; grows as it goes.
-pub(super) struct Run<'a> {
-    pub(super) hold: Hold,
-    pub(super) progress: Progress,
-    attempt: u32,
-    instruction: Instruction<'static>,
-    pub(super) asked: Asked,
-    pub(super) claimed_at: OffsetDateTime,
-    pub(super) created_at: OffsetDateTime,
-    began: Instant,
-    /// Until when calls may still begin: set before the claim, so that a lease can't be shorter than it seems.
-    deadline: Instant,
-    cancel_requested: bool,
-    /// Why the object is being canceled.
-    pub(super) canceling: Option<Reason>,
-    pub(super) look: Look,
-    /// Objects with our stamp that are not stored and not settled.
-    pub(super) strays: Vec<ProviderChargeId>,
-    pub(super) request_id: Option<String>,
-    /// In a word; empty before the first call.
-    pub(super) last_answer: &'static str,
-    pub(super) last_phase: Phase,
-    log: &'a tracing::Span,
-}
-
-/// The next thing to ask.
-pub(super) enum Call {
-    /// Store an object that a sweep found, then read it.
-    Adopt(ProviderChargeId),
-    Prepare,
-    Execute(ProviderChargeId),
-    Read(ProviderChargeId),
-    Cancel(ProviderChargeId),
-}
-
-impl Call {
-    /// Whether it goes out to the provider.
-    fn asks(&self) -> bool {
-        match self {
-            Self::Prepare | Self::Execute(_) | Self::Read(_) | Self::Cancel(_) => true,
-            Self::Adopt(_) => false,
-        }
-    }
-}
-
-impl<'a> Run<'a> {
-    pub(super) fn open(
-        claimed: Claimed,
-        deadline: Instant,
-        log: &'a tracing::Span,
-    ) -> Result<Self, serde_json::Error> {
-        let instruction: Instruction<'static> = serde_json::from_value(claimed.payload)?;
-        Ok(Self {
-            hold: Hold {
-                charge: claimed.charge,
-                outbox_id: claimed.outbox_id,
-                lease: claimed.lease,
-                version: claimed.progress.version,
-            },
-            progress: claimed.progress,
-            attempt: u32::try_from(claimed.attempt).unwrap_or(1),
-            asked: Asked {
-                amount: instruction.amount,
-                currency: instruction.currency.to_string(),
-                stamp: claimed.charge.to_string(),
-            },
-            instruction,
-            claimed_at: claimed.claimed_at,
-            created_at: claimed.created_at,
-            began: Instant::now(),
-            deadline,
-            cancel_requested: claimed.cancel_requested,
-            canceling: None,
-            look: claimed.look,
-            strays: match claimed.strays {
-                Strays::Here(strays) => strays,
-                Strays::Elsewhere => Vec::new(),
-            },
-            request_id: None,
-            last_answer: "",
-            last_phase: Phase::Read,
-            log,
-        })
-    }
-}
-
-impl Run<'_> {
-    fn last_call(&self) -> Option<LastCall> {
-        (!self.last_answer.is_empty()).then(|| LastCall {
-            phase: self.last_phase.as_str(),
-            answer: self.last_answer,
-            provider_request_id: self.request_id.clone(),
-        })
-    }
 }
 
 impl<P: Provider> Executor<P> {
@@ -542,165 +444,9 @@ impl<P: Provider> Executor<P> {
             None => Err(self.give_back(run.hold).await),
         }
     }
-
-    /// Gives the job back as it is: its next run begins as soon as it is claimed.
-    pub(super) async fn later(&self, hold: Hold, reason: &'static str) -> Ran {
-        let ending = Ending::Wait {
-            progress: None,
-            delay: Duration::ZERO,
-            reason,
-            look_from: None,
-            call: None,
-        };
-        self.settle(hold, ending).await
-    }
-
-    /// The charge is not as this run saw it. If the job is still ours all the same, another run begins at once from what
-    /// the books say now.
-    async fn give_back(&self, hold: Hold) -> Ran {
-        let ending = Ending::Wait {
-            progress: None,
-            delay: Duration::ZERO,
-            reason: "charge_changed",
-            look_from: None,
-            call: None,
-        };
-        match self.completion.settle(Settlement { hold, ending }).await {
-            Ok(settled) => Ran::Settled(settled),
-            Err(refusal) => Ran::Unwritten(refusal),
-        }
-    }
-
-    async fn end_with(
-        &self,
-        run: &Run<'_>,
-        transition: impl FnOnce(Progress) -> Result<Progress, InvalidTransition>,
-    ) -> Next {
-        let ending = match transition(run.progress.clone()) {
-            Ok(progress) => {
-                let detail = json!({
-                    "attempts": progress.attempts,
-                    "provider_charge_id": progress.object.as_ref().map(|object| object.id.as_str()),
-                    "provider_request_id": run.request_id,
-                });
-                Ending::Finish { progress, detail }
-            }
-            Err(_) => Ending::Discard,
-        };
-        let finishes = matches!(ending, Ending::Finish { .. });
-        let ran = self.settle(run.hold, ending).await;
-        if finishes && matches!(ran, Ran::Settled(Settled::Applied)) {
-            // The database's clock up to the claim, this process's from there.
-            let before = Duration::try_from(run.claimed_at - run.created_at).unwrap_or_default();
-            self.meters.certainty.record(before + run.began.elapsed());
-        }
-        Next::Ended(ran)
-    }
-
-    pub(super) async fn wait(
-        &self,
-        run: &Run<'_>,
-        phase: Phase,
-        certainty: &Certainty,
-        pace: Pace,
-        new_prepare_key: bool,
-    ) -> Ran {
-        let mut state = certainty.state_after(&run.progress.state);
-        let mut longest = Duration::MAX;
-        if let State::RequiresAction(action) = &mut state {
-            let expires_at = action
-                .expires_at
-                .unwrap_or(run.claimed_at + self.limits.action_expiry);
-            action.expires_at = Some(expires_at);
-            // The next look is no later than the customer's time: what is published is kept.
-            longest = Duration::try_from(expires_at - run.claimed_at).unwrap_or_default();
-        }
-        let mut progress = run.progress.clone();
-        if new_prepare_key {
-            progress.prepares += 1;
-            progress.version += 1;
-        }
-        // What surely did nothing was no attempt.
-        if phase == Phase::Execute && *certainty == Certainty::AsBefore {
-            progress.attempts -= 1;
-            progress.version += 1;
-        }
-        let progress = progress
-            .wait(state)
-            .unwrap_or_else(|_| run.progress.clone());
-        let changed = (progress != run.progress).then_some(progress);
-        let delay = self
-            .limits
-            .retry
-            .delay(pace, run.attempt, self.random.unit())
-            .min(longest);
-        self.settle(
-            run.hold,
-            Ending::Wait {
-                progress: changed,
-                delay,
-                reason: phase.as_str(),
-                look_from: None,
-                call: run.last_call(),
-            },
-        )
-        .await
-    }
-
-    pub(super) async fn park(
-        &self,
-        run: &Run<'_>,
-        alert: Alert,
-        object: Option<Box<outcome::Object>>,
-    ) -> Ran {
-        tracing::error!(
-            code = alert.code(),
-            charge.id = %run.hold.charge,
-            provider.request_id = run.request_id,
-            "a charge needs an operator; it is parked"
-        );
-        let ending = match object {
-            Some(object) => Ending::Dispute {
-                provider: self.provider.profile().provider,
-                alert,
-                object,
-            },
-            None => Ending::Park {
-                reason: alert.code(),
-                call: run.last_call(),
-            },
-        };
-        self.settle(run.hold, ending).await
-    }
-
-    pub(super) async fn settle(&self, hold: Hold, ending: Ending) -> Ran {
-        let changing = matches!(
-            ending,
-            Ending::Finish { .. }
-                | Ending::Wait {
-                    progress: Some(_),
-                    ..
-                }
-        );
-        match self.completion.settle(Settlement { hold, ending }).await {
-            Ok(settled) => {
-                if settled == Settled::LeaseLost && changing {
-                    return self.give_back(hold).await;
-                }
-                if settled == Settled::Disputed {
-                    tracing::error!(code = "discrepancy", charge.id = %hold.charge, "the provider and the books differ");
-                }
-                Ran::Settled(settled)
-            }
-            Err(refusal) => {
-                tracing::error!(code = "completion_unwritten", charge.id = %hold.charge, %refusal, "what a run learned could not be written; the next run looks for itself");
-                Ran::Unwritten(refusal)
-            }
-        }
-    }
 }
 
-enum Next {
+pub(super) enum Next {
     Call(Call),
     Ended(Ran),
 }

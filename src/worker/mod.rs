@@ -5,6 +5,7 @@
 //! up later can write a success and nothing else, and can execute nothing that is not stored.
 
 pub mod breaker;
+mod endings;
 pub mod executor;
 mod fairness;
 mod lanes;
@@ -12,6 +13,7 @@ mod meters;
 pub mod pauses;
 mod refunds;
 pub mod resolve;
+mod run;
 pub mod stored;
 pub mod strays;
 mod unserved;

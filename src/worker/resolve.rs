@@ -7,7 +7,8 @@
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::executor::{Executor, Ran, Run};
+use super::executor::{Executor, Ran};
+use super::run::Run;
 use crate::batch;
 use crate::completion::{Ending, Settled, Settlement};
 use crate::db::claim::{Claimed, Look, Strays};

@@ -7,7 +7,8 @@
 use sqlx::PgConnection;
 use tokio::time::Instant;
 
-use super::executor::{Executor, Ran, Run};
+use super::executor::{Executor, Ran};
+use super::run::Run;
 use crate::batch::Statement;
 use crate::budget::Priority;
 use crate::db::{self, DbError};
