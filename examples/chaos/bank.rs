@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::books::Books;
 use crate::chronicle::Chronicle;
-use crate::provider::Provider;
+use crate::provider::{self, Provider};
 use crate::purchase::{PROCESSING, in_provider_units, step_of};
 
 const ROUND: Duration = Duration::from_millis(500);
@@ -117,19 +117,20 @@ impl Bank {
         if !random.random_bool(0.6) {
             return Ok(());
         }
-        let completed: Vec<(String, i64, String)> = sqlx::query_as(
-            "SELECT provider_charge_id, amount, currency FROM charges
+        let completed: Vec<(String, i64, String, Option<String>)> = sqlx::query_as(
+            "SELECT provider_charge_id, amount, currency, provider_account FROM charges
              WHERE stage = 'succeeded' ORDER BY finished_at DESC LIMIT 50",
         )
         .fetch_all(connection)
         .await?;
-        if let Some((object, amount, currency)) = completed.choose(random) {
+        if let Some((object, amount, currency, account)) = completed.choose(random) {
             let step = step_of(currency);
             let share = amount * random.random_range(5..=100) / 100;
             let amount = (share / step).max(1) * step;
             self.chronicle.count("refunds asked for outside payonce");
             let amount = in_provider_units(amount, currency);
-            self.provider.refund_outside(object, amount).await;
+            let account = provider::account(account.as_deref());
+            self.provider.refund_outside(account, object, amount).await;
         }
         Ok(())
     }

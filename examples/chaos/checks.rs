@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use crate::chronicle::Chronicle;
 use crate::evidence::{Evidence, Row};
+use crate::provider;
 use crate::purchase::{PARTIAL, in_provider_units};
 use crate::told::Told;
 
@@ -15,6 +16,7 @@ pub fn all(evidence: &Evidence, told: &[Told], restored: bool, chronicle: &Chron
     money(evidence, chronicle);
     books(evidence, chronicle);
     discrepancies(evidence, chronicle);
+    accounts(evidence, chronicle);
     if !restored {
         executed(evidence, chronicle);
     }
@@ -52,6 +54,27 @@ fn money(evidence: &Evidence, chronicle: &Chronicle) {
         if !is_there {
             let what = format!("{charge:?}, and {:?}", evidence.ledger.get(id));
             chronicle.breach("completed means that this money moved", Some(id), what);
+        }
+    }
+}
+
+/// Wherever its merchant was since: nothing of a charge is in another account than it was accepted for.
+fn accounts(evidence: &Evidence, chronicle: &Chronicle) {
+    let moved = evidence
+        .ledger
+        .iter()
+        .flat_map(|(stamp, moved)| moved.iter().map(move |moved| (stamp, &moved.account)));
+    let made = evidence
+        .objects
+        .iter()
+        .map(|object| (&object.stamp, &object.account));
+    for (stamp, account) in moved.chain(made) {
+        let Some(charge) = evidence.charges.get(stamp) else {
+            continue;
+        };
+        if provider::account(charge.provider_account.as_deref()).shown != account {
+            let what = format!("{account} has something of {charge:?}");
+            chronicle.breach("a charge is made in its own account", Some(stamp), what);
         }
     }
 }

@@ -38,6 +38,7 @@ pub struct Row {
     pub stage: String,
     pub money: String,
     pub provider_charge_id: Option<String>,
+    pub provider_account: Option<String>,
     pub request_status: Option<String>,
     pub jobs: i64,
     pub parked: Option<String>,
@@ -50,12 +51,14 @@ pub struct Row {
 #[derive(Debug)]
 pub struct Moved {
     pub object: String,
+    pub account: String,
     pub amount: i64,
     pub currency: String,
 }
 
 pub struct Object {
     pub id: String,
+    pub account: String,
     pub stamp: String,
     /// Somebody tried to charge it.
     pub executed: bool,
@@ -70,6 +73,7 @@ impl Evidence {
         for moved in provider.ledger().await? {
             ledger.entry(stamp(&moved)).or_default().push(Moved {
                 object: text(&moved, "id")?,
+                account: text(&moved, "account")?,
                 amount: moved["amount"].as_i64().context("an amount")?,
                 currency: text(&moved, "currency")?,
             });
@@ -78,6 +82,7 @@ impl Evidence {
         for object in provider.objects().await? {
             objects.push(Object {
                 id: text(&object, "id")?,
+                account: text(&object, "account")?,
                 stamp: stamp(&object),
                 executed: !object["latest_charge"].is_null()
                     || matches!(
@@ -124,7 +129,7 @@ async fn charges(connection: &mut PgConnection) -> anyhow::Result<HashMap<String
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT
              charges.id, charges.idempotency_key, amount, currency, payment_method, return_url, reference,
-             metadata ->> 'cart' AS cart, stage, money, provider_charge_id,
+             metadata ->> 'cart' AS cart, stage, money, provider_charge_id, provider_account,
              idempotent_requests.status AS request_status,
              COALESCE(jobs.count, 0) AS jobs, jobs.parked, amount_refunded, amount_refunding,
              extract(epoch FROM finished_at - charges.created_at)::double precision AS took

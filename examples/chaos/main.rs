@@ -1,12 +1,13 @@
 //! The chaos run: real processes of the service under every fault at once, and real money nowhere.
 //!
 //! `cargo run --release --example chaos -- --seed 1 --minutes 3` starts Postgres, the simulated provider and two
-//! `payonce serve`, each behind a proxy to either. While 32 clients buy and ask some of it back, the provider errs in one
-//! call of five, banks take back what was completed, somebody refunds on the provider's own pages, processes are killed,
-//! stopped and ended, Postgres restarts and crashes, networks are cut, silent and slow, and of the merchant's two endpoints
-//! one fails at times and one never answers. Then the faults stop, everything must end, and every promise is checked: on
-//! the books, on what clients and endpoints were told, and on the provider's ledger, the only witness of money. The seed
-//! decides what goes wrong and what is asked for. Exits with 1 if a promise was broken, and keeps books and logs then.
+//! `payonce serve`, each behind a proxy to either. While 32 clients buy and ask some of it back, the provider errs in
+//! one call of five, banks take back what was completed, somebody refunds on the provider's own pages, the merchant is
+//! put on another of the provider's accounts and back, processes are killed, stopped and ended, Postgres restarts and
+//! crashes, networks are cut, silent and slow, and of the merchant's two endpoints one fails at times and one never
+//! answers. Then the faults stop, everything must end, and every promise is checked: on the books, on what clients and
+//! endpoints were told, and on the provider's ledger, the only witness of money. The seed decides what goes wrong and
+//! what is asked for. Exits with 1 if a promise was broken, and keeps books and logs then.
 
 #![expect(
     clippy::unwrap_used,

@@ -6,6 +6,8 @@ use std::process::Stdio;
 use anyhow::Context;
 use tokio::process::Command;
 
+use crate::settings::SETTINGS;
+
 /// As the first argument, it makes this executable payonce.
 pub const NAME: &str = "payonce";
 
@@ -17,6 +19,13 @@ pub fn payonce(arguments: &[&str]) -> anyhow::Result<Command> {
         .env_clear()
         .stdin(Stdio::null())
         .kill_on_drop(true);
+    Ok(command)
+}
+
+/// With the configuration of the services.
+pub fn configured(arguments: &[&str], database_url: &str) -> anyhow::Result<Command> {
+    let mut command = payonce(arguments)?;
+    command.envs(SETTINGS).env("DATABASE_URL", database_url);
     Ok(command)
 }
 

@@ -34,11 +34,42 @@ const FAULTS: [&str; 17] = [
 const FORGET_KEYS: &str = "forget_keys";
 const OF_REFUNDS: [&str; 2] = ["refund", "read_refunds"];
 
-/// Whose account all objects are in.
-pub const SECRET_KEY: &str = "sk_test_chaos";
+/// One of the accounts that objects are in.
+pub struct Account {
+    /// In the services' configuration.
+    pub name: &'static str,
+    pub secret_key: &'static str,
+    /// As the simulator shows it.
+    pub shown: &'static str,
+    /// What its deliveries are signed with.
+    pub webhook_secret: &'static str,
+    /// Where they are delivered.
+    path: &'static str,
+}
 
-/// What its deliveries are signed with.
-pub const WEBHOOK_SECRET: &str = "whsec_chaos";
+pub const DEFAULT: Account = Account {
+    name: "default",
+    secret_key: "sk_test_chaos",
+    shown: "sk_test_…haos",
+    webhook_secret: "whsec_chaos",
+    path: "/webhooks/stripe",
+};
+pub const SIDE: Account = Account {
+    name: "side",
+    secret_key: "sk_test_side",
+    shown: "sk_test_…side",
+    webhook_secret: "whsec_side",
+    path: "/webhooks/stripe/side",
+};
+
+/// The account of a charge that names this one, or none.
+pub fn account(name: Option<&str>) -> &'static Account {
+    if name == Some(SIDE.name) {
+        &SIDE
+    } else {
+        &DEFAULT
+    }
+}
 
 /// The share of calls that go wrong, by step.
 const RATES: [(&str, f64); 6] = [
@@ -106,15 +137,19 @@ impl Provider {
 
     /// From now on it delivers its events there, late, some of them twice and some never. What waited is lost.
     pub async fn deliver_to(&self, api: std::net::SocketAddr, seed: u64) -> anyhow::Result<()> {
-        let endpoint = json!({
-            "url": format!("http://{api}/webhooks/stripe"),
-            "secret": WEBHOOK_SECRET,
-            "seed": seed,
-            "lost": 0.1,
-            "twice": 0.2,
-            "late_ms": 500,
-        });
-        self.put("/_sim/webhook", endpoint).await
+        for account in [DEFAULT, SIDE] {
+            let endpoint = json!({
+                "url": format!("http://{api}{}", account.path),
+                "secret": account.webhook_secret,
+                "account": account.shown,
+                "seed": seed,
+                "lost": 0.1,
+                "twice": 0.2,
+                "late_ms": 500,
+            });
+            self.put("/_sim/webhook", endpoint).await?;
+        }
+        Ok(())
     }
 
     async fn set(&self, settings: Value) -> anyhow::Result<()> {
@@ -143,11 +178,11 @@ impl Provider {
     }
 
     /// Refunds a charge as somebody does on the provider's own pages; whether it came to something shows in its list.
-    pub async fn refund_outside(&self, object: &str, amount: i64) {
+    pub async fn refund_outside(&self, account: &Account, object: &str, amount: i64) {
         let request = self.http.post(self.at("/v1/refunds"));
         let form = format!("payment_intent={object}&amount={amount}");
         let _ = request
-            .bearer_auth(SECRET_KEY)
+            .bearer_auth(account.secret_key)
             .header("content-type", "application/x-www-form-urlencoded")
             .body(form)
             .send()

@@ -1,22 +1,27 @@
 //! How the services of a run are configured.
 
-use crate::provider;
+use crate::provider::{DEFAULT, SIDE};
 
 /// Leases that run out during a run, as short as start-up takes them.
-pub const SETTINGS: [(&str, &str); 33] = [
+pub const SETTINGS: [(&str, &str); 35] = [
     ("PAYONCE__HTTP__LISTEN", "127.0.0.1:0"),
     ("PAYONCE__ADMIN__LISTEN", "127.0.0.1:0"),
     ("PAYONCE__HTTP__SHUTDOWN_GRACE", "5s"),
     ("PAYONCE__DATABASE__STATEMENT_TIMEOUT", "2s"),
     ("PAYONCE__DATABASE__CONNECT_TIMEOUT", "1s"),
     ("PAYONCE__PROVIDER__MODE", "test"),
-    (
-        "PAYONCE__PROVIDER__STRIPE__SECRET_KEY",
-        provider::SECRET_KEY,
-    ),
+    ("PAYONCE__PROVIDER__STRIPE__SECRET_KEY", DEFAULT.secret_key),
     (
         "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
-        provider::WEBHOOK_SECRET,
+        DEFAULT.webhook_secret,
+    ),
+    (
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__SIDE__SECRET_KEY",
+        SIDE.secret_key,
+    ),
+    (
+        "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__SIDE__WEBHOOK_SECRETS",
+        SIDE.webhook_secret,
     ),
     ("PAYONCE__PROVIDER__STRIPE__TIMEOUT", "1s"),
     ("PAYONCE__PROVIDER__STRIPE__CONNECT_TIMEOUT", "300ms"),

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::books::Books;
 use crate::chronicle::Chronicle;
 use crate::program;
-use crate::provider::Provider;
+use crate::provider::{DEFAULT, Provider, SIDE};
 
 /// The fault that must park a job is `unsaved_400`: the provider calls a parameter of ours wrong. Once somebody has
 /// looked at it, it goes on.
@@ -23,6 +23,8 @@ const MENDED: &str = "request_rejected";
 const LEFT: &str = "amount_differs";
 
 const ROUND: Duration = Duration::from_millis(700);
+/// How long the merchant stays on one of the provider's accounts.
+const STAY: Duration = Duration::from_secs(3);
 /// Refunds are mended one by a command; so many commands at once.
 const COMMANDS: usize = 4;
 
@@ -40,6 +42,23 @@ impl Staff {
                 self.chronicle.count("operator's rounds without a database");
             }
             sleep(ROUND).await;
+        }
+    }
+
+    /// Puts the merchant from one of the provider's accounts on the other and back, until `closed`.
+    pub async fn move_about(&self, closed: CancellationToken) {
+        let mut elsewhere = [SIDE.name, "--default"].into_iter().cycle();
+        while let (Some(account), false) = (elsewhere.next(), closed.is_cancelled()) {
+            let moved = program::configured(
+                &["merchants", "set-account", "shop", account],
+                &self.books.url,
+            );
+            let moved = async { anyhow::Ok(moved?.output().await?.status.success()) };
+            match moved.await {
+                Ok(true) => self.chronicle.count("moves of the merchant"),
+                Ok(false) | Err(_) => self.chronicle.count("moves without a database"),
+            }
+            closed.run_until_cancelled(sleep(STAY)).await;
         }
     }
 
@@ -144,20 +163,17 @@ impl Staff {
     pub async fn compare(&self) -> anyhow::Result<()> {
         let arguments = ["reconcile", "--since", "24h"];
         let base_url = format!("http://{}", self.provider.address);
-        let ended = program::payonce(&arguments)?
-            .env("DATABASE_URL", &self.books.url)
+        let ended = program::configured(&arguments, &self.books.url)?
             .env("PAYONCE__PROVIDER__STRIPE__BASE_URL", base_url)
-            .env(
-                "PAYONCE__PROVIDER__STRIPE__SECRET_KEY",
-                crate::provider::SECRET_KEY,
-            )
-            .env("PAYONCE__RECONCILER__SWEEP_PAUSE", "1ms")
             .output()
             .await
             .context("reconcile")?;
         let told = String::from_utf8_lossy(&ended.stderr);
         // It ends with 1 where discrepancies are open, which the checks judge.
-        anyhow::ensure!(told.contains("swept:"), "reconcile: {told}");
+        for account in [DEFAULT.name, SIDE.name] {
+            let swept = format!("swept the account `{account}`");
+            anyhow::ensure!(told.contains(&swept), "reconcile: {told}");
+        }
         Ok(())
     }
 }

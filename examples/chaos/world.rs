@@ -169,6 +169,11 @@ impl World {
         }
         let (working, until) = (staff.clone(), closing.clone());
         tokio::spawn(async move { working.run(until).await });
+        // A restore would put it back where it was, and only the recovery can know what was begun elsewhere.
+        if !options.restore {
+            let (moving, until) = (staff.clone(), closed.clone());
+            tokio::spawn(async move { moving.move_about(until).await });
+        }
         let (working, until) = (bank.clone(), closing.clone());
         let at_ease = closed.clone();
         tokio::spawn(async move { working.run(at_ease, until).await });

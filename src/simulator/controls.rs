@@ -31,7 +31,7 @@ This is payonce's simulator: it speaks the part of Stripe's API that payonce use
   GET  /_sim/faults      how often each fault was met
   POST /_sim/clock       {advance_seconds}                      GET /_sim/requests   the last requests
   PUT  /_sim/hold        {phase, when}                          PUT  /_sim/answer    {phase, status, body, location, effect, times}
-  PUT  /_sim/webhook     {url, secret, seed, lost, twice, late_ms}: events go there; DELETE ends it
+  PUT  /_sim/webhook     {url, secret, account, seed, lost, twice, late_ms}: events go there; DELETE ends it
   DELETE /_sim           forget everything
 ";
 
@@ -130,13 +130,13 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: &[u8]) -> Optio
         }
         ("PUT", "/webhook") => parsed(body, |endpoint: Endpoint| match endpoint.check() {
             Ok(()) => {
-                state.outgoing.set(Some(endpoint));
+                state.outgoing.set(endpoint);
                 Reply::text(204, "")
             }
             Err(why) => refused(400, why),
         }),
         ("DELETE", "/webhook") => {
-            state.outgoing.set(None);
+            state.outgoing.clear();
             Reply::text(204, "")
         }
         ("DELETE", "/hold") => {

@@ -149,7 +149,7 @@ impl Remote {
     /// From now on events are delivered there, signed with `secret`.
     pub fn deliver_to(&self, url: String, secret: String) {
         let endpoint = Endpoint::new(url, secret);
-        self.0.lock().outgoing.set(Some(endpoint));
+        self.0.lock().outgoing.set(endpoint);
     }
 }
 

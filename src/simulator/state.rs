@@ -286,7 +286,8 @@ impl State {
                     key,
                     request: request.map(Into::into),
                 };
-                self.outgoing.tell(account.events.len(), &event, &after);
+                self.outgoing
+                    .tell(owner, account.events.len(), &event, &after);
                 account.events.push(event);
             }
         }
@@ -331,9 +332,7 @@ impl State {
         let account = account_of(&mut self.accounts, owner);
         if let Some(refund) = refund {
             let is_new = account.refund(&refund.id).is_none();
-            let of = account.snapshot(&refund.payment_intent);
-            let live = of.is_some_and(|intent| intent.fixed.livemode);
-            self.outgoing.tell_refund(&refund, live, is_new, at);
+            self.outgoing.tell_refund(owner, &refund, is_new, at);
             account.put_refund(refund);
         }
         if let Some(under) = under {
@@ -401,7 +400,7 @@ impl State {
         self.holds.release();
         self.script.clear();
         self.requests.clear();
-        self.outgoing.set(None);
+        self.outgoing.clear();
         self.offset_s = 0;
         self.last_ms = i64::MIN;
         Ok(())

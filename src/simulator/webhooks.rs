@@ -1,5 +1,5 @@
-//! Tells one endpoint what happens, signed as Stripe signs: at least once, in any order, and on purpose late, twice or
-//! not at all. A delivery that is not answered 2xx is tried again a few times.
+//! Tells an endpoint what happens in an account, signed as Stripe signs: at least once, in any order, and on purpose late,
+//! twice or not at all. A delivery that is not answered 2xx is tried again a few times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::Shared;
 use super::listing::EventView;
 use super::model::{Snapshot, Status};
 use super::refunds::Refund;
-use super::state::{Event, EventKind};
+use super::state::{Event, EventKind, Owner};
 
 /// Beyond it the oldest are lost, as a provider's may be.
 const MOST_WAITING: usize = 100_000;
@@ -34,6 +34,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Endpoint {
     pub(super) url: String,
     pub(super) secret: String,
+    /// Whose events, as `/_sim/objects` shows the account; left out, of all that have no endpoint of their own.
+    #[serde(default)]
+    pub(super) account: Option<String>,
     #[serde(default)]
     pub(super) seed: u64,
     /// The share that is never delivered.
@@ -53,6 +56,7 @@ impl Endpoint {
         Self {
             url,
             secret,
+            account: None,
             seed: 0,
             lost: 0.0,
             twice: 0.0,
@@ -77,10 +81,15 @@ struct Delivery {
     endpoint: Arc<Endpoint>,
 }
 
+/// An endpoint, and by what dice its deliveries go wrong.
+struct Told {
+    endpoint: Arc<Endpoint>,
+    dice: StdRng,
+}
+
 /// What waits to be delivered.
 pub(super) struct Outgoing {
-    endpoint: Option<Arc<Endpoint>>,
-    dice: StdRng,
+    told: Vec<Told>,
     waiting: VecDeque<Delivery>,
     ring: Arc<Notify>,
 }
@@ -88,23 +97,42 @@ pub(super) struct Outgoing {
 impl Outgoing {
     pub(super) fn new() -> Self {
         Self {
-            endpoint: None,
-            dice: StdRng::seed_from_u64(0),
+            told: Vec::new(),
             waiting: VecDeque::new(),
             ring: Arc::new(Notify::new()),
         }
     }
 
-    /// From now on events go there, or nowhere; what waits is forgotten.
-    pub(super) fn set(&mut self, endpoint: Option<Endpoint>) {
-        self.dice = StdRng::seed_from_u64(endpoint.as_ref().map_or(0, |endpoint| endpoint.seed));
-        self.endpoint = endpoint.map(Arc::new);
+    /// From now on the events of its account go there, and no longer to where they went before; what waits to be is
+    /// forgotten.
+    pub(super) fn set(&mut self, endpoint: Endpoint) {
+        self.told
+            .retain(|told| told.endpoint.account != endpoint.account);
+        self.waiting
+            .retain(|delivery| delivery.endpoint.account != endpoint.account);
+        self.told.push(Told {
+            dice: StdRng::seed_from_u64(endpoint.seed),
+            endpoint: Arc::new(endpoint),
+        });
+    }
+
+    /// From now on no events go anywhere; what waits is forgotten.
+    pub(super) fn clear(&mut self) {
+        self.told.clear();
         self.waiting.clear();
     }
 
+    fn of(&self, owner: &Owner) -> Option<usize> {
+        let with = |account: Option<&str>| {
+            let is_it = |told: &Told| told.endpoint.account.as_deref() == account;
+            self.told.iter().position(is_it)
+        };
+        with(Some(&owner.hint)).or_else(|| with(None))
+    }
+
     /// `place` is the event's in its account.
-    pub(super) fn tell(&mut self, place: usize, event: &Event, then: &Snapshot) {
-        let Some(endpoint) = self.endpoint.clone() else {
+    pub(super) fn tell(&mut self, owner: &Owner, place: usize, event: &Event, then: &Snapshot) {
+        let Some(endpoint) = self.of(owner) else {
             return;
         };
         let view = EventView::new(place, event, then);
@@ -112,14 +140,14 @@ impl Outgoing {
         let of_charge = charge_event(place, event, then).map(|(id, body)| (id, Ok(body)));
         let told = of_charge.into_iter().chain([of_intent]);
         self.put(
-            &endpoint,
+            endpoint,
             told.filter_map(|(id, body)| Some((id, body.ok()?))),
         );
     }
 
     /// A refund is made, or has changed.
-    pub(super) fn tell_refund(&mut self, refund: &Refund, live: bool, is_new: bool, at: i64) {
-        let Some(endpoint) = self.endpoint.clone() else {
+    pub(super) fn tell_refund(&mut self, owner: &Owner, refund: &Refund, is_new: bool, at: i64) {
+        let Some(endpoint) = self.of(owner) else {
             return;
         };
         let tail = refund.id.trim_start_matches("re_");
@@ -135,7 +163,7 @@ impl Outgoing {
                 "object": "event",
                 "type": kind,
                 "created": at,
-                "livemode": live,
+                "livemode": owner.livemode,
                 "data": {"object": object},
             });
             (id, body.to_string())
@@ -152,21 +180,18 @@ impl Outgoing {
             });
             event(format!("evt_{tail}charge"), "charge.refunded", charge)
         });
-        self.put(&endpoint, of_charge.into_iter().chain([of_refund]));
+        self.put(endpoint, of_charge.into_iter().chain([of_refund]));
     }
 
-    fn put(
-        &mut self,
-        endpoint: &Arc<Endpoint>,
-        events: impl IntoIterator<Item = (String, String)>,
-    ) {
+    fn put(&mut self, endpoint: usize, events: impl IntoIterator<Item = (String, String)>) {
+        let Told { endpoint, dice } = &mut self.told[endpoint];
         for (id, body) in events {
-            if self.dice.random_bool(endpoint.lost) {
+            if dice.random_bool(endpoint.lost) {
                 continue;
             }
-            let times = 1 + usize::from(self.dice.random_bool(endpoint.twice));
+            let times = 1 + usize::from(dice.random_bool(endpoint.twice));
             for _ in 0..times {
-                let late = Duration::from_millis(self.dice.random_range(0..=endpoint.late_ms));
+                let late = Duration::from_millis(dice.random_range(0..=endpoint.late_ms));
                 self.waiting.push_back(Delivery {
                     id: id.clone(),
                     body: body.clone(),

@@ -245,6 +245,27 @@ async fn a_look_goes_to_the_charges_own_account_and_no_other_accounts_walk_answe
     service.check_books().await;
 }
 
+/// A failover lost the charge, and its merchant was put on another account before the client came again: the sweep of the
+/// other one knows that its money is there.
+#[tokio::test]
+async fn a_charge_that_has_an_object_in_another_account_waits_and_is_not_made_again() {
+    let service = TestService::new().await;
+    let id = accepted(&service, &service.token, "order-1").await;
+    let (key, ledger) = ("sk_test_acme", &service.ledger);
+    let object = ledger.make_object_with(key, &id, 1000).await;
+    ledger.execute_object_with(key, &object).await;
+    payonce_with(&service, ACME, &["reconcile", "--since", "1h"]).await;
+    let running = service.run_with(Roles::ALL, ACME).await;
+    until("it waits for somebody", async || {
+        let job = service.job(&id).await;
+        (job.last_error.as_deref() == Some("account_not_configured")).then_some(())
+    })
+    .await;
+    running.stop().await;
+    assert_eq!(service.accounts_with_object(&id).await, [AT_ACME]);
+    assert_eq!(service.accounts_charged(&id).await, [AT_ACME]);
+}
+
 /// Asks for a walk of the default account, as far back as any look, and returns when it is finished.
 async fn walked(service: &TestService) {
     let mut connection = service.books.acquire().await.unwrap();
