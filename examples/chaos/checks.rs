@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use tokio::time::sleep;
 
 use crate::chronicle::Chronicle;
-use crate::evidence::{Evidence, Row};
+use crate::evidence::{Discrepancy, Evidence, Row};
 use crate::provider;
 use crate::purchase::{PARTIAL, in_provider_units};
 use crate::told::Told;
@@ -15,7 +15,7 @@ use crate::told::Told;
 pub fn all(evidence: &Evidence, told: &[Told], restored: bool, chronicle: &Chronicle) {
     money(evidence, chronicle);
     books(evidence, chronicle);
-    discrepancies(evidence, chronicle);
+    discrepancies(evidence, restored, chronicle);
     accounts(evidence, chronicle);
     if !restored {
         executed(evidence, chronicle);
@@ -118,19 +118,37 @@ fn is_partial(evidence: &Evidence, id: &str, charge: &Row) -> bool {
             .is_some_and(|moved| moved.len() == 1 && moved[0].amount != asked)
 }
 
-fn discrepancies(evidence: &Evidence, chronicle: &Chronicle) {
+/// Whether the refund with this discrepancy's stamp is in the books.
+fn is_known(evidence: &Evidence, discrepancy: &Discrepancy) -> bool {
+    let refunds = &evidence.refunds;
+    let stamp = refunds
+        .given
+        .values()
+        .flatten()
+        .find(|given| given.id == discrepancy.object)
+        .and_then(|given| given.stamp.as_deref());
+    stamp.is_some_and(|stamp| refunds.rows.contains_key(stamp))
+}
+
+fn discrepancies(evidence: &Evidence, restored: bool, chronicle: &Chronicle) {
     let mut found = HashSet::new();
-    for (id, kind) in &evidence.discrepancies {
-        let real = kind == "amount_differs"
-            && evidence
+    for discrepancy in &evidence.discrepancies {
+        let Discrepancy { charge, kind, .. } = discrepancy;
+        let real = match kind.as_str() {
+            "amount_differs" => evidence
                 .charges
-                .get(id)
-                .is_some_and(|charge| is_partial(evidence, id, charge));
+                .get(charge)
+                .is_some_and(|row| is_partial(evidence, charge, row)),
+            // Lost with the books, and over once somebody asked for it again.
+            "theirs_only" => restored && discrepancy.resolved,
+            "refund_unknown" => restored && discrepancy.resolved == is_known(evidence, discrepancy),
+            _ => false,
+        };
         if !real {
-            let what = format!("{kind}, and the provider has none");
-            chronicle.breach("discrepancies are real", Some(id), what);
+            let what = format!("{discrepancy:?}, and the provider has none");
+            chronicle.breach("discrepancies are real", Some(charge), what);
         }
-        found.insert(id);
+        found.insert(charge);
     }
     for (id, charge) in &evidence.charges {
         if is_partial(evidence, id, charge) && !found.contains(id) {

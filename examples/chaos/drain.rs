@@ -28,9 +28,13 @@ impl World {
         self.endpoints.good.calm();
         let joined = timeout(ANSWER_LIMIT, try_join_all(clients)).await;
         let mut clients = joined.context("clients wait for an answer for ever")??;
-        if options.restore {
-            // What was accepted after the copy was made is not in it.
+        let mut accepted = u64::MAX;
+        // What was accepted after the copy was made is not in it, and a refund has to wait for its charge and for its share.
+        while options.restore && accepted != self.accepted() {
+            accepted = self.accepted();
             clients = ask_again(clients).await?;
+            self.end("open charges and refunds", async || self.staff.open().await)
+                .await?;
         }
         self.end("open charges and refunds", async || self.staff.open().await)
             .await?;
@@ -52,6 +56,10 @@ impl World {
         })
         .await?;
         Ok(clients)
+    }
+
+    fn accepted(&self) -> u64 {
+        self.chronicle.figure("accepted") + self.chronicle.figure("refunds accepted")
     }
 
     /// Until nothing is left, or for as long as it may take.

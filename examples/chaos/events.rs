@@ -191,6 +191,11 @@ fn delivered(event: &Event, got: Option<&Got>, chronicle: &Chronicle) {
         chronicle.breach("every event is delivered", object, what);
         return;
     };
+    if got.other.is_some() {
+        let what = format!("{got:?}");
+        let promise = "every delivery of an event has the same bytes";
+        chronicle.breach(promise, object, what);
+    }
     let body: Value = serde_json::from_slice(&got.body).unwrap_or_default();
     if body["type"] != *event.kind || body["data"] != event.data {
         let what = format!("{event:?} is listed, and {body} was delivered");

@@ -13,8 +13,7 @@ use crate::refund_evidence::Refunds;
 
 pub struct Evidence {
     pub charges: HashMap<String, Row>,
-    /// Charge and kind.
-    pub discrepancies: Vec<(String, String)>,
+    pub discrepancies: Vec<Discrepancy>,
     /// Jobs without a charge.
     pub orphans: i64,
     /// Money that moved, by stamp.
@@ -54,6 +53,16 @@ pub struct Moved {
     pub account: String,
     pub amount: i64,
     pub currency: String,
+}
+
+#[derive(Debug)]
+pub struct Discrepancy {
+    /// The charge's id; empty without one.
+    pub charge: String,
+    pub kind: String,
+    /// The provider's id of what differs: an intent or a refund.
+    pub object: String,
+    pub resolved: bool,
 }
 
 pub struct Object {
@@ -153,14 +162,20 @@ async fn charges(connection: &mut PgConnection) -> anyhow::Result<HashMap<String
     Ok(named.collect())
 }
 
-async fn discrepancies(connection: &mut PgConnection) -> anyhow::Result<Vec<(String, String)>> {
-    let rows: Vec<(Option<Uuid>, String)> =
-        sqlx::query_as("SELECT charge_id, kind FROM discrepancies ORDER BY id")
-            .fetch_all(connection)
-            .await?;
+async fn discrepancies(connection: &mut PgConnection) -> anyhow::Result<Vec<Discrepancy>> {
+    let rows: Vec<(Option<Uuid>, String, String, bool)> = sqlx::query_as(
+        "SELECT charge_id, kind, provider_charge_id, resolved_at IS NOT NULL FROM discrepancies ORDER BY id",
+    )
+    .fetch_all(connection)
+    .await?;
     let name = |id: Option<Uuid>| id.map(|id| ChargeId::from_uuid(id).to_string());
     Ok(rows
         .into_iter()
-        .map(|(id, kind)| (name(id).unwrap_or_default(), kind))
+        .map(|(charge, kind, object, resolved)| Discrepancy {
+            charge: name(charge).unwrap_or_default(),
+            kind,
+            object,
+            resolved,
+        })
         .collect())
 }

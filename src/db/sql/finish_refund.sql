@@ -38,7 +38,19 @@ counted AS (
     USING finished
     WHERE external_refunds.provider = finished.provider
         AND external_refunds.provider_refund_id = finished.provider_refund_id
-    RETURNING CASE WHEN external_refunds.counted THEN external_refunds.amount ELSE 0 END AS amount
+    RETURNING
+        external_refunds.provider, external_refunds.provider_refund_id,
+        CASE WHEN external_refunds.counted THEN external_refunds.amount ELSE 0 END AS amount
+),
+known AS (
+    UPDATE discrepancies
+    SET resolved_at = now(),
+        resolution = 'worker: its refund is in the books now'
+    FROM counted
+    WHERE discrepancies.provider = counted.provider
+        AND discrepancies.provider_charge_id = counted.provider_refund_id
+        AND discrepancies.kind = 'refund_unknown'
+        AND discrepancies.resolved_at IS NULL
 ),
 charge AS (
     UPDATE charges

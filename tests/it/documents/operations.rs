@@ -9,7 +9,7 @@ use super::shell::{Shell, has, systemctl};
 use super::{Section, sections};
 use crate::support::client::Client;
 use crate::support::ledger::Ledger;
-use crate::support::{charge_body, free_port, until};
+use crate::support::{TestService, charge_body, free_port, until};
 
 /// What the sections of the guide find: each is run after what happened before it in the life of a service.
 struct Operated {
@@ -173,5 +173,26 @@ async fn the_operations_guides_commands_do_what_it_says() {
             said.push_str(&told);
         }
         operated.after(&heading, &said).await;
+    }
+}
+
+#[tokio::test]
+async fn each_kind_of_discrepancy_is_explained_in_the_operations_guide() {
+    let service = TestService::new().await;
+    let rule: String = sqlx::query_scalar(
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'discrepancies_kind'",
+    )
+    .fetch_one(&service.books)
+    .await
+    .unwrap();
+    let kinds: Vec<&str> = rule.split('\'').skip(1).step_by(2).collect();
+    assert!(kinds.len() > 10, "{rule}");
+    let guide = std::fs::read_to_string("docs/operations.md").unwrap();
+    let rows: String = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.split('|').next())
+        .collect();
+    for kind in kinds {
+        assert!(rows.contains(&format!("`{kind}`")), "{kind}");
     }
 }

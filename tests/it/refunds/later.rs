@@ -212,6 +212,9 @@ async fn a_lost_refund_that_a_sweep_has_counted_is_not_counted_twice() {
     assert_eq!(again["id"], refund["id"]);
     assert_eq!(shop.ended(&again).await["status"], "completed");
     assert_eq!(shop.charge_now().await["amount_refunded"], 1000);
+    // It is known again, and nobody need look.
+    let open = "SELECT count(*) FROM discrepancies WHERE resolved_at IS NULL";
+    assert_eq!(shop.service.count(open).await, 0);
     assert_eq!(shop.service.ledger.refunds().await.len(), 1);
     shop.close().await;
 }
