@@ -1,0 +1,79 @@
+//! What an account is given to begin, beside others that have nothing to do or that hang.
+
+use std::time::Duration;
+
+use payonce::config::Roles;
+use tokio::time::Instant;
+
+use super::{ACME, backlog, completed_of};
+use crate::support::service::WORKER;
+use crate::support::{TestService, charge_body, until};
+
+/// An account that has nothing to do does not decide when the next job of another may begin.
+#[tokio::test]
+async fn an_idle_account_costs_a_bounded_one_nothing_of_its_budget() {
+    let service = TestService::new().await;
+    backlog(&service, &service.token, "pm_card_visa", 60).await;
+    let settings = [
+        ACME[0],
+        ("provider.stripe.calls_per_second", "40"),
+        ("worker.permits", "32"),
+        ("worker.poll_interval", "2s"),
+        ("worker.take_back_interval", "2s"),
+    ];
+    let running = service.run_with(WORKER, &settings).await;
+    let began = Instant::now();
+    until("the backlog is done", async || {
+        (service.count("SELECT count(*) FROM outbox").await == 0).then_some(())
+    })
+    .await;
+    // 120 calls at 40 a second.
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    running.stop().await;
+    service.check_books().await;
+}
+
+/// Whatever hangs elsewhere, and in however many accounts.
+#[tokio::test]
+async fn two_accounts_that_hang_leave_a_third_its_permits() {
+    const HANGING: [&str; 2] = ["a", "b"];
+    let service = TestService::new().await;
+    for name in HANGING {
+        let (_, token) = service.make_merchant_on(name, name).await;
+        backlog(&service, &token, "pm_sim_slow_always", 200).await;
+    }
+    service
+        .ledger
+        .settings(serde_json::json!({"slow_ms": 60_000}))
+        .await;
+    let settings = [
+        ("provider.stripe.accounts.a.secret_key", "sk_test_a"),
+        ("provider.stripe.accounts.b.secret_key", "sk_test_b"),
+        ("provider.stripe.timeout", "15s"),
+        ("reconciler.sweep_lease", "60s"),
+        ("worker.lease", "90s"),
+        ("worker.permits", "24"),
+    ];
+    let running = service.run_with(Roles::ALL, &settings).await;
+    until("they hang", async || {
+        let leased = service
+            .count("SELECT count(*) FROM outbox WHERE state = 'leased'")
+            .await;
+        (leased >= 20).then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    let body = charge_body("pm_card_visa");
+    for number in 0..20 {
+        let id = running
+            .client
+            .charge(&format!("order-{number}"), &body)
+            .await
+            .id();
+        assert_eq!(running.client.terminal(&id).await["status"], "completed");
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(completed_of(&service, super::HERE).await, 20);
+}
