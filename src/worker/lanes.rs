@@ -155,15 +155,12 @@ impl<P: Provider> Lanes<P> {
         for ask in asks {
             let lane = &mut self.all[ask.lane];
             let account = lane.executor.account();
-            let alone = asks.len() == 1;
+            // By whose claim a job is, and not by who runs it: a full claim is one that left something.
             let waited: Vec<Option<Duration>> = claimed
                 .iter()
                 .filter_map(|job| match job {
-                    Ok(job) if alone || job.account() == account => {
-                        Some(job.waited().try_into().ok())
-                    }
-                    Ok(_) => None,
-                    Err(_) => alone.then_some(None),
+                    Ok(job) => (job.queue() == account).then(|| job.waited().try_into().ok()),
+                    Err(unclaimable) => (unclaimable.queue == account).then_some(None),
                 })
                 .collect();
             let count = waited.len();

@@ -77,3 +77,38 @@ async fn two_accounts_that_hang_leave_a_third_its_permits() {
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!(completed_of(&service, super::HERE).await, 20);
 }
+
+/// The default account has another name since, and the old one is a section: what it had begun names no account in its
+/// jobs, and stands in the way of the new one's.
+#[tokio::test]
+async fn jobs_that_name_no_account_and_are_of_another_than_the_default_one_go_as_fast_as_others() {
+    const COUNT: i32 = 300;
+    let service = TestService::new().await;
+    backlog(&service, &service.token, "pm_card_visa", COUNT).await;
+    for sql in [
+        "UPDATE charges SET provider_account = 'default'",
+        "UPDATE outbox SET run_at = now() - interval '1 hour'",
+    ] {
+        sqlx::query(sql).execute(&service.books).await.unwrap();
+    }
+    let settings = [
+        ("provider.account", "new"),
+        ("provider.stripe.secret_key", "sk_test_new"),
+        ("provider.stripe.accounts.default.secret_key", "sk_test_it"),
+        ("worker.permits", "16"),
+    ];
+    let running = service.run_with(WORKER, &settings).await;
+    let began = Instant::now();
+    until("the backlog is done", async || {
+        (service.count("SELECT count(*) FROM outbox").await == 0).then_some(())
+    })
+    .await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(
+        i32::try_from(completed_of(&service, super::HERE).await).unwrap(),
+        COUNT
+    );
+    running.stop().await;
+    service.check_books().await;
+}
