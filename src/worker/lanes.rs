@@ -31,6 +31,8 @@ pub(super) struct Lanes<P> {
     /// Which lane is asked first in the next round.
     first: usize,
     seen: Seen,
+    /// Whether jobs of accounts that have no lane here were ready lately.
+    others_wait: bool,
 }
 
 pub(super) struct Lane<P> {
@@ -82,6 +84,7 @@ impl<P: Provider> Lanes<P> {
             shared: Arc::new(Semaphore::new(shared)),
             first: 0,
             seen: Seen::default(),
+            others_wait: false,
         }
     }
 
@@ -141,13 +144,18 @@ impl<P: Provider> Lanes<P> {
         }
     }
 
-    /// How old jobs of the default account the next claim need not go beyond. Those of an account alone stand together, but
-    /// the default one's stand among those of all accounts.
-    pub(super) fn due_within(&mut self, now: Instant) -> Option<Duration> {
-        if self.all.len() == 1 {
+    /// Notes whether accounts that have no lane here have jobs ready.
+    pub(super) fn others_wait(&mut self, they_do: bool) {
+        self.others_wait = they_do;
+    }
+
+    /// How old jobs of the default account the next claim, which asks for these, need not go beyond. Those of an account
+    /// alone stand together, but the default one's stand among those of all accounts.
+    pub(super) fn due_within(&mut self, asks: &[Ask], now: Instant) -> Option<Duration> {
+        if self.all.len() == 1 && !self.others_wait {
             return None;
         }
-        self.seen.within(now)
+        self.seen.within(asks.iter().any(|ask| ask.lane == 0), now)
     }
 
     /// Learns from a claim of the oldest of these lanes.
@@ -201,8 +209,11 @@ impl Seen {
     /// How long what is written now can take to be seen: longer than a statement.
     const MARGIN: Duration = Duration::from_secs(10);
 
-    /// The age of what is to be seen now.
-    fn within(&mut self, now: Instant) -> Option<Duration> {
+    /// The age of what is to be seen now, by a claim that `asks` for the default account's jobs: no other one walks.
+    fn within(&mut self, asks: bool, now: Instant) -> Option<Duration> {
+        if !asks {
+            return None;
+        }
         let walks = self
             .walked_at
             .is_none_or(|at| now.saturating_duration_since(at) >= Self::WALK_EVERY);
@@ -264,15 +275,19 @@ mod tests {
     fn what_was_seen_is_not_walked_again_but_for_once_in_a_while() {
         let (start, mut seen) = (Instant::now() + Duration::from_hours(1), Seen::default());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(seen.within(start), None);
+        assert_eq!(seen.within(true, start), None);
         // All that was due is taken.
         seen.learn(Some(start));
-        assert_eq!(seen.within(at(1)), Some(Duration::from_secs(11)));
+        assert_eq!(seen.within(true, at(1)), Some(Duration::from_secs(11)));
         // The oldest are taken, and the youngest of them had waited for a minute.
         seen.learn(at(1).checked_sub(Duration::from_mins(1)));
-        assert_eq!(seen.within(at(3)), Some(Duration::from_secs(72)));
-        assert_eq!(seen.within(at(5)), None);
-        assert_eq!(seen.within(at(6)), Some(Duration::from_secs(75)));
+        assert_eq!(seen.within(true, at(3)), Some(Duration::from_secs(72)));
+        assert_eq!(seen.within(true, at(5)), None);
+        assert_eq!(seen.within(true, at(6)), Some(Duration::from_secs(75)));
+        // A claim that asks for other accounts' jobs alone is no walk.
+        assert_eq!(seen.within(false, at(10)), None);
+        assert_eq!(seen.within(true, at(11)), None);
+        assert_eq!(seen.within(true, at(12)), Some(Duration::from_secs(81)));
     }
 
     #[test]

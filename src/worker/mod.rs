@@ -210,7 +210,7 @@ impl<P: Provider> Worker<P> {
         let default = Arc::clone(self.lanes.default());
         let terms = Terms {
             limit: of_default,
-            due_within: self.lanes.due_within(Instant::now()),
+            due_within: self.lanes.due_within(asks, Instant::now()),
             accounts: Most {
                 names: &names,
                 most: &most,
@@ -320,7 +320,10 @@ impl<P: Provider> Worker<P> {
             })
             .await;
         match unserved {
-            Ok(unserved) => self.unserved.tell(&unserved, Instant::now()),
+            Ok(unserved) => {
+                self.lanes.others_wait(!unserved.is_empty());
+                self.unserved.tell(&unserved, Instant::now());
+            }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "looking for jobs of other accounts failed");
             }
