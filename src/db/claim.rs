@@ -26,6 +26,8 @@ pub struct Claimed {
     pub progress: Progress,
     /// Where the object is or is to be made.
     pub account: String,
+    /// The account in whose claims its row stands: the one that the row names, or the default one.
+    pub queue: String,
     /// Since when it could have been claimed.
     pub due_at: OffsetDateTime,
     pub created_at: OffsetDateTime,
@@ -49,6 +51,8 @@ pub struct ClaimedRefund {
     pub progress: RefundProgress,
     /// The account that holds the charge's object.
     pub account: String,
+    /// The account in whose claims its row stands.
+    pub queue: String,
     pub due_at: OffsetDateTime,
     /// The database's clock at the claim.
     pub claimed_at: OffsetDateTime,
@@ -75,6 +79,14 @@ impl Job {
         match self {
             Self::Charge(job) => &job.account,
             Self::Refund(job) => &job.account,
+        }
+    }
+
+    /// The account in whose claims it stands. Another than its own, where its row names none and its charge does.
+    pub fn queue(&self) -> &str {
+        match self {
+            Self::Charge(job) => &job.queue,
+            Self::Refund(job) => &job.queue,
         }
     }
 }
@@ -123,6 +135,8 @@ pub enum Strays {
 pub struct Unclaimable {
     pub outbox_id: i64,
     pub lease: LeaseToken,
+    /// The account in whose claims it stands.
+    pub queue: String,
     pub error: DbError,
 }
 
@@ -311,6 +325,7 @@ struct Row {
     attempt: i32,
     payload: serde_json::Value,
     run_at: OffsetDateTime,
+    queue: String,
     charge_id: Uuid,
     stage: String,
     money: String,
@@ -343,12 +358,13 @@ impl Row {
         let Some(refund) = self.refund_id else {
             return Ok(Job::Charge(Box::new(self.claimed(lease, ours)?)));
         };
-        let outbox_id = self.outbox_id;
+        let (outbox_id, queue) = (self.outbox_id, self.queue.clone());
         self.refund(RefundId::from_uuid(refund), lease)
             .map(|job| Job::Refund(Box::new(job)))
             .map_err(|error| Unclaimable {
                 outbox_id,
                 lease,
+                queue,
                 error,
             })
     }
@@ -383,6 +399,7 @@ impl Row {
             account: self
                 .refund_account
                 .ok_or_else(|| unreadable("refund.provider_account"))?,
+            queue: self.queue,
             due_at: self.run_at,
             claimed_at: self.claimed_at,
         })
@@ -393,6 +410,7 @@ impl Row {
         let unclaimable = |error| Unclaimable {
             outbox_id: self.outbox_id,
             lease,
+            queue: self.queue.clone(),
             error,
         };
         let account = self
@@ -436,6 +454,7 @@ impl Row {
             ),
             strays: Strays::read(charge, self.strays, &account).map_err(unclaimable)?,
             account,
+            queue: self.queue,
         })
     }
 }

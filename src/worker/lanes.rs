@@ -1,5 +1,5 @@
 //! One lane for each account: who may begin how many jobs now. Accounts share a process's permits, its claims and its
-//! batchers, and nothing that one of them can keep from the others: each has a budget, a breaker, turns of its merchants,
+//! batchers, and nothing that some of them can keep from the others: each has a budget, a breaker, turns of its merchants,
 //! and some permits that no other can take. An account that hangs, throttles us or refuses its key makes its own jobs wait.
 //!
 //! It sets the pace and nothing else. A job is run by its own account's executor, whichever lane it was claimed in.
@@ -19,22 +19,27 @@ use crate::budget::Room;
 use crate::db::claim::Job;
 use crate::provider::Provider;
 
-/// The part of all permits that other accounts leave to one, of what it would have if they were shared evenly.
-const RESERVED_PART: usize = 4;
+/// The part of what an account would have if all permits were shared evenly that is its own, whatever the others hold.
+const OWN_PART: usize = 4;
 
 pub(super) struct Lanes<P> {
     /// The default account's first.
     all: Vec<Lane<P>>,
     by_account: HashMap<String, usize>,
+    /// The permits that are no lane's own.
+    shared: Arc<Semaphore>,
     /// Which lane is asked first in the next round.
     first: usize,
     seen: Seen,
+    /// Whether jobs of accounts that have no lane here were ready lately.
+    others_wait: bool,
 }
 
 pub(super) struct Lane<P> {
     pub(super) executor: Arc<Executor<P>>,
     pub(super) fairness: Fairness,
-    permits: Arc<Semaphore>,
+    /// The permits that no other lane can take.
+    own: Arc<Semaphore>,
 }
 
 /// What one lane may claim in a round.
@@ -49,7 +54,8 @@ pub(super) struct Ask {
 /// What may be claimed now.
 #[derive(Debug)]
 pub(super) enum Round {
-    Ask(Vec<Ask>),
+    /// And from when on one of the others may begin something, if it is known.
+    Ask(Vec<Ask>, Option<Instant>),
     NotBefore(Instant),
     /// Every account has as many jobs at work as it may.
     NoPermit,
@@ -58,13 +64,13 @@ pub(super) enum Round {
 impl<P: Provider> Lanes<P> {
     /// `executors`: the default account's first, at least that one.
     pub(super) fn new(executors: Vec<Executor<P>>, limits: WorkerLimits) -> Self {
-        let each = most_of_one(limits.permits, executors.len());
+        let (own, shared) = permits(limits.permits, executors.len());
         let all: Vec<_> = executors
             .into_iter()
             .map(|executor| Lane {
                 executor: Arc::new(executor),
                 fairness: Fairness::new(limits.fair_after),
-                permits: Arc::new(Semaphore::new(each)),
+                own: Arc::new(Semaphore::new(own)),
             })
             .collect();
         let by_account = all
@@ -75,8 +81,10 @@ impl<P: Provider> Lanes<P> {
         Self {
             all,
             by_account,
+            shared: Arc::new(Semaphore::new(shared)),
             first: 0,
             seen: Seen::default(),
+            others_wait: false,
         }
     }
 
@@ -98,26 +106,30 @@ impl<P: Provider> Lanes<P> {
         self.all.iter().map(account).collect()
     }
 
-    /// Who runs a job, and its lane's permit for it.
+    /// Who runs a job, and the permit for it: that of its lane or a shared one, or of the default one's, in whose claims
+    /// stands what names no account.
     pub(super) fn of(&self, job: &Job) -> (Arc<Executor<P>>, Option<OwnedSemaphorePermit>) {
         let index = self.by_account.get(job.account()).copied();
         let lane = &self.all[index.unwrap_or_default()];
-        let permit = lane.permits.clone().try_acquire_owned().ok();
+        let permit = [&lane.own, &self.shared, &self.all[0].own]
+            .into_iter()
+            .find_map(|permits| Arc::clone(permits).try_acquire_owned().ok());
         (lane.executor.clone(), permit)
     }
 
-    /// Shares `free` permits among the accounts that may begin jobs now. A job that is claimed makes its first call at
+    /// Shares the free permits among the accounts that may begin jobs now. A job that is claimed makes its first call at
     /// once: no lease ticks while it waits for its turn.
-    pub(super) fn round(&mut self, free: usize, now: Instant) -> Round {
+    pub(super) fn round(&mut self, now: Instant) -> Round {
         let count = self.all.len();
-        let (mut left, mut not_before) = (free, None::<Instant>);
+        let (mut left, mut not_before) = (self.shared.available_permits(), None::<Instant>);
         let mut asks = Vec::with_capacity(count);
         for (asked, offset) in (0..count).enumerate() {
             let index = (self.first + offset) % count;
+            let own = self.all[index].own.available_permits();
             let share = left.div_ceil(count - asked);
-            match self.all[index].ask(index, share, now) {
+            match self.all[index].ask(index, own + share, now) {
                 Ok(Some(ask)) => {
-                    left -= ask.limit;
+                    left -= ask.limit.saturating_sub(own);
                     asks.push(ask);
                 }
                 Ok(None) => {}
@@ -126,19 +138,24 @@ impl<P: Provider> Lanes<P> {
         }
         self.first = (self.first + 1) % count;
         match (asks.is_empty(), not_before) {
-            (false, _) => Round::Ask(asks),
+            (false, not_before) => Round::Ask(asks, not_before),
             (true, Some(at)) => Round::NotBefore(at),
             (true, None) => Round::NoPermit,
         }
     }
 
-    /// How old jobs of the default account the next claim need not go beyond. Those of an account alone stand together, but
-    /// the default one's stand among those of all accounts.
-    pub(super) fn due_within(&mut self, now: Instant) -> Option<Duration> {
-        if self.all.len() == 1 {
+    /// Notes whether accounts that have no lane here have jobs ready.
+    pub(super) fn others_wait(&mut self, they_do: bool) {
+        self.others_wait = they_do;
+    }
+
+    /// How old jobs of the default account the next claim, which asks for these, need not go beyond. Those of an account
+    /// alone stand together, but the default one's stand among those of all accounts.
+    pub(super) fn due_within(&mut self, asks: &[Ask], now: Instant) -> Option<Duration> {
+        if self.all.len() == 1 && !self.others_wait {
             return None;
         }
-        self.seen.within(now)
+        self.seen.within(asks.iter().any(|ask| ask.lane == 0), now)
     }
 
     /// Learns from a claim of the oldest of these lanes.
@@ -146,15 +163,12 @@ impl<P: Provider> Lanes<P> {
         for ask in asks {
             let lane = &mut self.all[ask.lane];
             let account = lane.executor.account();
-            let alone = asks.len() == 1;
+            // By whose claim a job is, and not by who runs it: a full claim is one that left something.
             let waited: Vec<Option<Duration>> = claimed
                 .iter()
                 .filter_map(|job| match job {
-                    Ok(job) if alone || job.account() == account => {
-                        Some(job.waited().try_into().ok())
-                    }
-                    Ok(_) => None,
-                    Err(_) => alone.then_some(None),
+                    Ok(job) => (job.queue() == account).then(|| job.waited().try_into().ok()),
+                    Err(unclaimable) => (unclaimable.queue == account).then_some(None),
                 })
                 .collect();
             let count = waited.len();
@@ -195,8 +209,11 @@ impl Seen {
     /// How long what is written now can take to be seen: longer than a statement.
     const MARGIN: Duration = Duration::from_secs(10);
 
-    /// The age of what is to be seen now.
-    fn within(&mut self, now: Instant) -> Option<Duration> {
+    /// The age of what is to be seen now, by a claim that `asks` for the default account's jobs: no other one walks.
+    fn within(&mut self, asks: bool, now: Instant) -> Option<Duration> {
+        if !asks {
+            return None;
+        }
         let walks = self
             .walked_at
             .is_none_or(|at| now.saturating_duration_since(at) >= Self::WALK_EVERY);
@@ -215,9 +232,8 @@ impl Seen {
 }
 
 impl<P: Provider> Lane<P> {
-    /// What it may claim of `share` permits; `Err` if its budget or its breaker lets nothing begin before then.
-    fn ask(&mut self, index: usize, share: usize, now: Instant) -> Result<Option<Ask>, Instant> {
-        let free = self.permits.available_permits().min(share);
+    /// What it may claim with so many `free` permits; `Err` if its budget or its breaker lets nothing begin before then.
+    fn ask(&mut self, index: usize, free: usize, now: Instant) -> Result<Option<Ask>, Instant> {
         if free == 0 {
             return Ok(None);
         }
@@ -245,12 +261,10 @@ impl<P: Provider> Lane<P> {
     }
 }
 
-/// The most permits that one of `accounts` may hold: all but what is kept for each of the others.
-fn most_of_one(permits: usize, accounts: usize) -> usize {
-    let kept = (permits / (RESERVED_PART * accounts.max(1))).max(1);
-    permits
-        .saturating_sub(kept * accounts.saturating_sub(1))
-        .max(1)
+/// The permits that each of `accounts` has for itself, and those that all of them share.
+fn permits(all: usize, accounts: usize) -> (usize, usize) {
+    let own = (all / (OWN_PART * accounts.max(1))).max(1);
+    (own, all.saturating_sub(own * accounts))
 }
 
 #[cfg(test)]
@@ -261,27 +275,31 @@ mod tests {
     fn what_was_seen_is_not_walked_again_but_for_once_in_a_while() {
         let (start, mut seen) = (Instant::now() + Duration::from_hours(1), Seen::default());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(seen.within(start), None);
+        assert_eq!(seen.within(true, start), None);
         // All that was due is taken.
         seen.learn(Some(start));
-        assert_eq!(seen.within(at(1)), Some(Duration::from_secs(11)));
+        assert_eq!(seen.within(true, at(1)), Some(Duration::from_secs(11)));
         // The oldest are taken, and the youngest of them had waited for a minute.
         seen.learn(at(1).checked_sub(Duration::from_mins(1)));
-        assert_eq!(seen.within(at(3)), Some(Duration::from_secs(72)));
-        assert_eq!(seen.within(at(5)), None);
-        assert_eq!(seen.within(at(6)), Some(Duration::from_secs(75)));
+        assert_eq!(seen.within(true, at(3)), Some(Duration::from_secs(72)));
+        assert_eq!(seen.within(true, at(5)), None);
+        assert_eq!(seen.within(true, at(6)), Some(Duration::from_secs(75)));
+        // A claim that asks for other accounts' jobs alone is no walk.
+        assert_eq!(seen.within(false, at(10)), None);
+        assert_eq!(seen.within(true, at(11)), None);
+        assert_eq!(seen.within(true, at(12)), Some(Duration::from_secs(81)));
     }
 
     #[test]
-    fn one_account_alone_has_all_permits_and_several_leave_some_to_each_other() {
-        assert_eq!(most_of_one(256, 1), 256);
-        assert_eq!(most_of_one(256, 2), 224);
-        assert_eq!(most_of_one(5, 2), 4);
+    fn each_account_has_permits_of_its_own_and_no_more_are_given_than_there_are() {
+        assert_eq!(permits(256, 1), (64, 192));
+        assert_eq!(permits(256, 2), (32, 192));
+        assert_eq!(permits(5, 2), (1, 3));
         for accounts in 2..100 {
-            for permits in accounts + 1..300 {
-                let most = most_of_one(permits, accounts);
-                // Each of the others can still begin one.
-                assert!(permits - most >= accounts - 1, "{permits} {accounts}");
+            for all in accounts + 1..300 {
+                let (own, shared) = permits(all, accounts);
+                assert!(own >= 1 && shared >= 1, "{all} {accounts}");
+                assert_eq!(own * accounts + shared, all);
             }
         }
     }

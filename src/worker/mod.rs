@@ -21,7 +21,7 @@ mod unserved;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,6 @@ impl<P: Provider> Worker<P> {
     /// Claims and runs until `shutdown`; then stops claiming and waits for the jobs under way, up to the grace. What is
     /// not done by then keeps its lease, and the next worker reads before it sends.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let permits = Arc::new(Semaphore::new(self.limits.permits));
         let mut jobs = JoinSet::new();
         let mut next_take_back = Instant::now();
         loop {
@@ -109,9 +108,12 @@ impl<P: Provider> Worker<P> {
                 self.look_for_unserved_accounts().await;
                 next_take_back = Instant::now() + self.limits.take_back_interval;
             }
-            let pause = match self.begin(&permits, &mut jobs).await {
+            let pause = match self.begin(&mut jobs).await {
                 Begun::Some => continue,
-                Begun::Nothing => self.idle(),
+                Begun::Nothing(not_before) => {
+                    let until = not_before.map(|at| at.saturating_duration_since(Instant::now()));
+                    self.idle().min(until.unwrap_or(Duration::MAX))
+                }
                 Begun::NoPermit => self.limits.take_back_interval,
                 Begun::NotBefore(at) => at.saturating_duration_since(Instant::now()),
                 Begun::Unavailable => self.idle() * 2,
@@ -138,13 +140,9 @@ impl<P: Provider> Worker<P> {
     }
 
     /// Claims what the free permits and each account's budget and breaker allow and starts it.
-    async fn begin(&mut self, permits: &Arc<Semaphore>, jobs: &mut JoinSet<()>) -> Begun {
-        let free = permits.available_permits();
-        if free == 0 {
-            return Begun::NoPermit;
-        }
-        let asks = match self.lanes.round(free, Instant::now()) {
-            Round::Ask(asks) => asks,
+    async fn begin(&mut self, jobs: &mut JoinSet<()>) -> Begun {
+        let (asks, not_before) = match self.lanes.round(Instant::now()) {
+            Round::Ask(asks, not_before) => (asks, not_before),
             Round::NotBefore(at) => return Begun::NotBefore(at),
             Round::NoPermit => return Begun::NoPermit,
         };
@@ -159,7 +157,7 @@ impl<P: Provider> Worker<P> {
                 Ok(claimed) => {
                     self.lanes.claimed_oldest(&oldest, &claimed, Instant::now());
                     begun |= !claimed.is_empty();
-                    self.run_all(claimed, deadline, permits, jobs).await;
+                    self.run_all(claimed, deadline, jobs).await;
                 }
                 Err(error) => return unavailable(&error),
             }
@@ -169,20 +167,18 @@ impl<P: Provider> Worker<P> {
                 continue;
             };
             match self.claim_shares(ask, look_after).await {
-                Ok(claimed) => self.run_all(claimed, deadline, permits, jobs).await,
+                Ok(claimed) => self.run_all(claimed, deadline, jobs).await,
                 Err(error) => return unavailable(&error),
             }
         }
-        if begun { Begun::Some } else { Begun::Nothing }
+        if begun {
+            Begun::Some
+        } else {
+            Begun::Nothing(not_before)
+        }
     }
 
-    async fn run_all(
-        &mut self,
-        claimed: Claims,
-        deadline: Instant,
-        permits: &Arc<Semaphore>,
-        jobs: &mut JoinSet<()>,
-    ) {
+    async fn run_all(&mut self, claimed: Claims, deadline: Instant, jobs: &mut JoinSet<()>) {
         if claimed.is_empty() {
             return;
         }
@@ -192,10 +188,9 @@ impl<P: Provider> Worker<P> {
         for job in claimed {
             match job {
                 Ok(job) => {
-                    let (executor, of_lane) = self.lanes.of(&job);
-                    let held = (permits.clone().try_acquire_owned().ok(), of_lane);
+                    let (executor, permit) = self.lanes.of(&job);
                     let turn = executor.budget.turn(Instant::now());
-                    jobs.spawn(run(executor, job, deadline, (turn, held)));
+                    jobs.spawn(run(executor, job, deadline, (turn, permit)));
                 }
                 Err(unclaimable) => self.park(unclaimable).await,
             }
@@ -215,7 +210,7 @@ impl<P: Provider> Worker<P> {
         let default = Arc::clone(self.lanes.default());
         let terms = Terms {
             limit: of_default,
-            due_within: self.lanes.due_within(Instant::now()),
+            due_within: self.lanes.due_within(asks, Instant::now()),
             accounts: Most {
                 names: &names,
                 most: &most,
@@ -325,7 +320,10 @@ impl<P: Provider> Worker<P> {
             })
             .await;
         match unserved {
-            Ok(unserved) => self.unserved.tell(&unserved, Instant::now()),
+            Ok(unserved) => {
+                self.lanes.others_wait(!unserved.is_empty());
+                self.unserved.tell(&unserved, Instant::now());
+            }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "looking for jobs of other accounts failed");
             }
@@ -353,12 +351,11 @@ impl<P: Provider> Worker<P> {
 }
 
 type Claims = Vec<Result<Job, Unclaimable>>;
-/// The process's and the lane's.
-type Permits = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 enum Begun {
     Some,
-    Nothing,
+    /// And from when on an account may begin something that could not now, if one waits for that alone.
+    Nothing(Option<Instant>),
     NoPermit,
     NotBefore(Instant),
     Unavailable,
@@ -368,7 +365,7 @@ async fn run<P: Provider>(
     executor: Arc<Executor<P>>,
     job: Job,
     deadline: Instant,
-    (turn, permits): (Turn, Permits),
+    (turn, permit): (Turn, Option<OwnedSemaphorePermit>),
 ) {
     match job {
         Job::Charge(job) => {
@@ -384,7 +381,7 @@ async fn run<P: Provider>(
             tracing::debug!(refund.id = %refund, ?ran, "a run ended");
         }
     }
-    drop(permits);
+    drop(permit);
 }
 
 fn unavailable(error: &DbError) -> Begun {

@@ -310,6 +310,7 @@ async fn claimed(
         claimed_at: held.claimed_at,
         look: if looked { Look::Answered } else { held.look },
         strays: held.strays,
+        queue: held.account.clone(),
         account: held.account,
     }))
 }

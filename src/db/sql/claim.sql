@@ -68,10 +68,12 @@ leased AS (
     -- A look-up of each by its id, however many rows the planner expects.
     WHERE outbox.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING
-        outbox.id, outbox.charge_id, outbox.refund_id, outbox.attempt, outbox.payload, outbox.run_at, outbox.look_from, outbox.look_asked_at
+        outbox.id, outbox.charge_id, outbox.refund_id, outbox.attempt, outbox.payload, outbox.run_at, outbox.look_from, outbox.look_asked_at,
+        outbox.provider_account
 )
 SELECT
     leased.id AS "outbox_id!", leased.attempt AS "attempt!", leased.payload AS "payload!", leased.run_at AS "run_at!",
+    COALESCE(leased.provider_account, $5) AS "queue!",
     charges.id AS "charge_id!", charges.stage AS "stage!", charges.money AS "money!", charges.version AS "version!",
     charges.attempts AS "attempts!", charges.prepares AS "prepares!",
     charges.provider_account, charges.provider_charge_id, charges.failure,

@@ -3,13 +3,14 @@
 
 mod merchants;
 mod outages;
+mod pace;
 mod webhooks;
 
 use payonce::domain::ids::MerchantId;
 use serde_json::Value;
 
-use crate::support::TestService;
-use crate::support::service::TestSettings;
+use crate::support::service::{API, TestSettings};
+use crate::support::{TestService, charge_body};
 
 /// Besides the default account of the tests, whose key is `sk_test_it`.
 const ACME: TestSettings<'static> = &[("provider.stripe.accounts.acme.secret_key", "sk_test_acme")];
@@ -56,4 +57,22 @@ impl TestService {
 /// Of what the simulator shows.
 fn account(shown: &Value) -> String {
     shown["account"].as_str().unwrap().to_owned()
+}
+
+/// `count` charges of the merchant wait.
+async fn backlog(service: &TestService, token: &str, payment_method: &str, count: i32) {
+    let api = service.run_with(API, &[]).await;
+    let client = api.client.with_token(token);
+    let id = client
+        .charge("order-0", &charge_body(payment_method))
+        .await
+        .id();
+    api.stop().await;
+    service.backlog(&id, count - 1).await;
+}
+
+async fn completed_of(service: &TestService, its: &str) -> usize {
+    let charges = service.ledger.charges().await;
+    let at = |charge: &&Value| charge["account"] == its;
+    charges.iter().filter(at).count()
 }

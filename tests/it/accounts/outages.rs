@@ -6,30 +6,11 @@ use payonce::config::Roles;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ACME, AT_ACME, HERE};
-use crate::support::service::API;
+use super::{ACME, AT_ACME, HERE, backlog, completed_of};
 use crate::support::{TestService, charge_body, until};
 
 /// How many of its charges wait when it is seen that nobody else does.
 const BACKLOG: i32 = 2000;
-
-/// `count` charges of the merchant wait.
-async fn backlog(service: &TestService, token: &str, count: i32) {
-    let api = service.run_with(API, &[]).await;
-    let client = api.client.with_token(token);
-    let id = client
-        .charge("order-0", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    api.stop().await;
-    service.backlog(&id, count - 1).await;
-}
-
-async fn completed_of(service: &TestService, its: &str) -> usize {
-    let charges = service.ledger.charges().await;
-    let at = |charge: &&Value| charge["account"] == its;
-    charges.iter().filter(at).count()
-}
 
 /// Calls that were made with this secret key.
 async fn calls_with(service: &TestService, key: &str) -> usize {
@@ -53,7 +34,7 @@ async fn a_revoked_key_stops_nobody_else(revoked: (&str, &str), other: (&str, &s
         }
     };
     let (ailing, well) = (token_of(revoked.0), token_of(other.0));
-    backlog(&service, &ailing, BACKLOG).await;
+    backlog(&service, &ailing, "pm_card_visa", BACKLOG).await;
     service
         .ledger
         .settings(json!({"latency_ms": 20, "revoked": [revoked.0]}))
