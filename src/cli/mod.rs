@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 not understood, 130 and 143 ended by a second signal.
 
+mod accounts;
 mod api_keys;
 mod charges;
 mod config;
@@ -60,6 +61,9 @@ enum Command {
     /// Make, disable and list merchants.
     #[command(subcommand)]
     Merchants(merchants::Merchants),
+    /// Look after the provider's accounts that the configured names stand for.
+    #[command(subcommand)]
+    Accounts(accounts::Accounts),
     /// Make, revoke and list API keys.
     #[command(subcommand)]
     ApiKeys(api_keys::ApiKeys),
@@ -118,6 +122,7 @@ impl Command {
             Self::Openapi(command) => command.run(),
             Self::Config(command) => command.run(),
             Self::Merchants(command) => Box::pin(command.run()).await,
+            Self::Accounts(command) => command.run().await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
             Self::Refunds(command) => command.run().await,

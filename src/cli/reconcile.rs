@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::Hinted;
 use super::settings::{Settings, hinted};
-use super::{database, discrepancies, output};
+use super::{accounts, database, discrepancies, output};
 use crate::app;
 use crate::budget::Budget;
 use crate::config::{AccountSettings, Config, Roles};
@@ -67,6 +67,7 @@ impl Reconcile {
                 .is_none_or(|name| name == account.name)
         });
         for account in wanted {
+            accounts::check(&config, account).await?;
             let standing = sweep(&config, account, self.since).await?;
             output::message(format_args!(
                 "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
@@ -95,7 +96,7 @@ pub(super) async fn sweep(
         account,
         database::url(config)?,
         &Random::from_os(),
-        Budget::unbounded(),
+        (Budget::unbounded(), app::identity(account)),
         meters,
     )?;
     let id = sweeper.want(window).await?;

@@ -105,6 +105,7 @@ impl<P: Provider> Worker<P> {
             if Instant::now() >= next_take_back {
                 self.take_back().await;
                 self.look_for_pauses().await;
+                self.look_for_pins().await;
                 self.look_for_unserved_accounts().await;
                 next_take_back = Instant::now() + self.limits.take_back_interval;
             }
@@ -306,6 +307,22 @@ impl<P: Provider> Worker<P> {
             Ok(pauses) => self.lanes.default().pauses.look(pauses),
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "looking for pauses failed");
+            }
+        }
+    }
+
+    async fn look_for_pins(&mut self) {
+        let provider = self.lanes.default().provider.profile().provider;
+        match self
+            .session
+            .ask(1, async |connection| {
+                db::accounts::list(connection, provider).await
+            })
+            .await
+        {
+            Ok(pins) => self.lanes.look(&pins),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "looking for the accounts that names stand for failed");
             }
         }
     }
