@@ -45,6 +45,7 @@ impl Accounts {
 }
 
 async fn forget(name: &str, yes: bool, config: &Config) -> anyhow::Result<()> {
+    telemetry::init(&config.log)?;
     let mut connection = database::connect(config).await?;
     let pins = accounts::list(&mut connection, RULES.provider).await?;
     let Some(pin) = pins.iter().find(|pin| pin.name == name) else {
@@ -78,7 +79,6 @@ async fn forget(name: &str, yes: bool, config: &Config) -> anyhow::Result<()> {
     else {
         bail!("somebody else has forgotten it");
     };
-    telemetry::init(&config.log)?;
     tracing::warn!(
         code = "account_forgotten",
         account = name,
