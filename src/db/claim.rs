@@ -82,6 +82,14 @@ impl Job {
         }
     }
 
+    /// Its outbox row, and who holds it.
+    pub fn row(&self) -> (i64, LeaseToken) {
+        match self {
+            Self::Charge(job) => (job.outbox_id, job.lease),
+            Self::Refund(job) => (job.hold.outbox_id, job.hold.lease),
+        }
+    }
+
     /// The account in whose claims it stands. Another than its own, where its row names none and its charge does.
     pub fn queue(&self) -> &str {
         match self {
@@ -501,6 +509,38 @@ pub async fn take_back_all(connection: &mut PgConnection) -> Result<u64, DbError
             last_error = 'holder_gone'
         WHERE state = 'leased'
         "#,
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Gives a job back to who has its charge's account, by its name: a charge keeps the account that it was begun in, and its
+/// row may name none.
+pub async fn leave(
+    connection: &mut PgConnection,
+    outbox_id: i64,
+    token: LeaseToken,
+) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        r#"
+        UPDATE outbox
+        SET provider_account = COALESCE(
+                (SELECT refunds.provider_account FROM refunds WHERE refunds.id = outbox.refund_id),
+                charges.provider_account
+            ),
+            state = 'ready',
+            lease_token = NULL,
+            lease_until = NULL,
+            run_at = now(),
+            last_error = 'account_not_configured'
+        FROM charges
+        WHERE outbox.id = $1
+            AND outbox.lease_token = $2
+            AND charges.id = outbox.charge_id
+        "#,
+        outbox_id,
+        token.as_uuid(),
     )
     .execute(connection)
     .await?;
