@@ -21,7 +21,7 @@ pub async fn remembered(connection: &mut PgConnection) -> Result<Option<OffsetDa
 }
 
 /// Holds sending, on every replica at once, and asks for the sweeps that let it go on when the last of them is finished: one
-/// of each of these accounts, and of each that a merchant is on. Returns those which are not among `accounts`. A process
+/// of each of these accounts, and of each that a merchant is on or a job is for. Returns those which are not among `accounts`. A process
 /// that comes second, or again, asks for sweeps of its own.
 pub async fn begin(
     connection: &mut PgConnection,
@@ -43,6 +43,8 @@ pub async fn begin(
                 SELECT unnest($2::text[]) AS account
                 UNION
                 SELECT provider_account FROM merchants WHERE provider_account IS NOT NULL
+                UNION
+                SELECT provider_account FROM outbox WHERE provider_account IS NOT NULL
             ) AS accounts
             RETURNING provider_account
         )
