@@ -397,6 +397,24 @@ async fn a_recovery_waits_for_the_accounts_that_open_charges_are_in() {
     service.check_books().await;
 }
 
+/// What nobody takes while sending is paused is nobody's fault.
+#[tokio::test]
+async fn no_account_is_missed_while_sending_is_paused() {
+    let service = TestService::new().await;
+    let (_, token) = service.make_merchant_on("acme", "acme").await;
+    accepted(&service, &token, "order-1").await;
+    let mut connection = service.books.acquire().await.unwrap();
+    let known = ["default".to_owned()];
+    for (paused, missed) in [(false, 1), (true, 0)] {
+        if paused {
+            let pause = "INSERT INTO pauses (kind, reason) VALUES ('operator', 'a test')";
+            sqlx::query(pause).execute(&service.books).await.unwrap();
+        }
+        let unserved = claim::unserved(&mut connection, &known).await.unwrap();
+        assert_eq!(unserved.len(), missed, "{unserved:?}");
+    }
+}
+
 #[tokio::test]
 async fn commands_know_the_accounts_of_the_configuration() {
     let service = TestService::new().await;
