@@ -625,6 +625,19 @@ fn accounts_that_can_not_be_told_apart_or_used_are_refused_without_a_word_of_the
             )],
             "provider.stripe.accounts.acme.webhook_secrets",
         ),
+        (
+            vec![
+                (
+                    "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS",
+                    "whsec_a,whsec_hunter2",
+                ),
+                (
+                    "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
+                    "whsec_hunter2",
+                ),
+            ],
+            "provider.stripe.accounts.acme.webhook_secrets",
+        ),
     ] {
         let errors = load(&environment).unwrap().check().unwrap_err();
         let found: Vec<&str> = errors.0.iter().map(|error| error.key.as_str()).collect();
