@@ -249,7 +249,7 @@ pub struct Waiting {
 }
 
 /// The next `limit` merchants after `cursor` that have jobs, in the order of their ids; due are those of merchants that are
-/// on `account`. Each costs two look-ups in the index, however many jobs it has.
+/// on `account` or have their oldest there. Each costs two look-ups in the index, however many jobs it has.
 pub async fn merchants_waiting(
     connection: &mut PgConnection,
     cursor: Uuid,
