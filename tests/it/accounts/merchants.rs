@@ -465,4 +465,16 @@ async fn commands_know_the_accounts_of_the_configuration() {
         "{swept:?}"
     );
     assert_eq!(run(&["reconcile", "--account", "nobody"]).await.code, 1);
+    // An account that does not answer keeps nobody from knowing of the others.
+    service
+        .ledger
+        .settings(json!({"revoked": ["sk_test_it"]}))
+        .await;
+    let swept = run(&["reconcile", "--since", "1h"]).await;
+    assert!(
+        swept.code == 1
+            && swept.err.contains("`default` is not swept")
+            && swept.err.contains("swept the account `acme`"),
+        "{swept:?}"
+    );
 }
