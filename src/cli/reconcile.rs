@@ -66,16 +66,26 @@ impl Reconcile {
                 .as_deref()
                 .is_none_or(|name| name == account.name)
         });
+        // One that does not answer keeps nobody from knowing of the others.
+        let mut unswept = None;
         for account in wanted {
-            let standing = sweep(&config, account, self.since).await?;
-            output::message(format_args!(
-                "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
-                account.name,
-                standing.objects,
-                humantime::format_duration(self.since)
-            ));
+            match sweep(&config, account, self.since).await {
+                Ok(standing) => output::message(format_args!(
+                    "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
+                    account.name,
+                    standing.objects,
+                    humantime::format_duration(self.since)
+                )),
+                Err(error) => {
+                    output::message(format_args!("the account `{}` is not swept", account.name));
+                    unswept = unswept.or(Some(error));
+                }
+            }
         }
         let open = discrepancies::show(&mut connection, self.json).await?;
+        if let Some(error) = unswept {
+            return Err(error);
+        }
         if open > 0 {
             bail!("{open} discrepancies are open");
         }

@@ -257,7 +257,7 @@ pub struct Waiting {
 }
 
 /// The next `limit` merchants after `cursor` that have jobs, in the order of their ids; due are those of merchants that are
-/// on `account`. Each costs two look-ups in the index, however many jobs it has.
+/// on `account` or have their oldest there. Each costs two look-ups in the index, however many jobs it has.
 pub async fn merchants_waiting(
     connection: &mut PgConnection,
     cursor: Uuid,
@@ -281,13 +281,15 @@ pub async fn merchants_waiting(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
     pub account: String,
-    /// Since when its oldest job could have been claimed, if it could.
+    /// Its oldest job.
+    pub outbox_id: i64,
+    /// Since when that could have been claimed, if it could.
     pub due_at: OffsetDateTime,
     /// The database's clock.
     pub now: OffsetDateTime,
 }
 
-/// The accounts of ready jobs that are not among `known`. Each account costs a look-up in the index, however many jobs it
+/// The accounts of ready jobs that are not among `known`; none while sending is paused, when nobody takes any. Each account costs a look-up in the index, however many jobs it
 /// has.
 pub async fn unserved(
     connection: &mut PgConnection,
@@ -298,28 +300,29 @@ pub async fn unserved(
         r#"
         WITH RECURSIVE visited AS (
             (
-                SELECT provider_account, run_at
+                SELECT provider_account, run_at, id
                 FROM outbox
                 WHERE state NOT IN ('leased', 'parked')
                     AND provider_account IS NOT NULL
-                ORDER BY provider_account, run_at
+                ORDER BY provider_account, run_at, id
                 LIMIT 1
             )
             UNION ALL
-            SELECT next.provider_account, next.run_at
+            SELECT next.provider_account, next.run_at, next.id
             FROM visited
             CROSS JOIN LATERAL (
-                SELECT provider_account, run_at
+                SELECT provider_account, run_at, id
                 FROM outbox
                 WHERE state NOT IN ('leased', 'parked')
                     AND provider_account > visited.provider_account
-                ORDER BY provider_account, run_at
+                ORDER BY provider_account, run_at, id
                 LIMIT 1
             ) AS next
         )
-        SELECT provider_account AS "account!", run_at AS "due_at!", now() AS "now!"
+        SELECT provider_account AS "account!", id AS "outbox_id!", run_at AS "due_at!", now() AS "now!"
         FROM visited
         WHERE provider_account <> ALL($1)
+            AND NOT EXISTS (SELECT FROM pauses)
         "#,
         known,
     )
