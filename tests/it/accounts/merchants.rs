@@ -264,7 +264,38 @@ async fn a_charge_that_has_an_object_in_another_account_waits_and_is_not_made_ag
     running.stop().await;
     assert_eq!(service.accounts_with_object(&id).await, [AT_ACME]);
     assert_eq!(service.accounts_charged(&id).await, [AT_ACME]);
+    let wants = [
+        "charges", "resolve", &id, "--as", "failed", "--reason", "x", "--yes",
+    ];
+    let said = payonce_with(&service, ACME, &wants).await;
+    assert!(
+        said.code == 1 && said.err.contains("another account than its own"),
+        "{said:?}"
+    );
+    // As the documentation says: its job goes on with what is there.
+    let charge = crate::support::books::uuid_of(&id);
+    sqlx::query(GIVEN_TO_ACME)
+        .bind(charge)
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let running = service.run_with(Roles::ALL, ACME).await;
+    let ended = running.client.terminal(&id).await;
+    assert_eq!(ended["status"], "completed");
+    running.stop().await;
+    assert_eq!(service.accounts_charged(&id).await, [AT_ACME]);
+    service.check_books().await;
 }
+
+const GIVEN_TO_ACME: &str = "
+    WITH moved AS (
+        UPDATE charges SET provider_account = 'acme'
+        WHERE id = $1 AND provider_charge_id IS NULL AND attempts = 0
+        RETURNING id
+    )
+    UPDATE outbox SET provider_account = 'acme', payload_version = 2
+    FROM moved WHERE outbox.charge_id = moved.id
+";
 
 /// Asks for a walk of the default account, as far back as any look, and returns when it is finished.
 async fn walked(service: &TestService) {
