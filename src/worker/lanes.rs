@@ -173,7 +173,10 @@ impl<P: Provider> Lanes<P> {
             let count = waited.len();
             let known = waited.iter().flatten().copied();
             if ask.lane == 0 {
-                let until = if count < ask.limit {
+                // While sending is paused nothing is claimed, and nothing is seen by that.
+                let until = if lane.executor.pauses.any() {
+                    None
+                } else if count < ask.limit {
                     Some(now)
                 } else {
                     known
