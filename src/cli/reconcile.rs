@@ -66,17 +66,30 @@ impl Reconcile {
                 .as_deref()
                 .is_none_or(|name| name == account.name)
         });
+        // One that does not answer keeps nobody from knowing of the others.
+        let mut unswept = None;
         for account in wanted {
-            accounts::check(&config, account).await?;
-            let standing = sweep(&config, account, self.since).await?;
-            output::message(format_args!(
-                "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
-                account.name,
-                standing.objects,
-                humantime::format_duration(self.since)
-            ));
+            let swept = match accounts::check(&config, account).await {
+                Ok(()) => sweep(&config, account, self.since).await,
+                Err(error) => Err(error),
+            };
+            match swept {
+                Ok(standing) => output::message(format_args!(
+                    "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
+                    account.name,
+                    standing.objects,
+                    humantime::format_duration(self.since)
+                )),
+                Err(error) => {
+                    output::message(format_args!("the account `{}` is not swept", account.name));
+                    unswept = unswept.or(Some(error));
+                }
+            }
         }
         let open = discrepancies::show(&mut connection, self.json).await?;
+        if let Some(error) = unswept {
+            return Err(error);
+        }
         if open > 0 {
             bail!("{open} discrepancies are open");
         }

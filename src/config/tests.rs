@@ -596,6 +596,22 @@ fn accounts_come_from_the_file_and_the_environment_and_the_default_one_is_the_fi
     assert!(!effective.contains("sk_test"), "{effective}");
 }
 
+#[test]
+fn two_accounts_can_not_have_one_webhook_secret() {
+    let theirs = "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS";
+    let environment = [
+        (theirs, "whsec_a,whsec_hunter2"),
+        (
+            "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
+            "whsec_b,whsec_hunter2",
+        ),
+    ];
+    let errors = load(&environment).unwrap().check().unwrap_err();
+    let found: Vec<&str> = errors.0.iter().map(|error| error.key.as_str()).collect();
+    assert_eq!(found, ["provider.stripe.accounts.acme.webhook_secrets"]);
+    assert!(!errors.to_string().contains("hunter2"), "{errors}");
+}
+
 /// Goal: no two names for one account, no account of the other mode, none that a charge could wait for for ever.
 #[test]
 fn accounts_that_can_not_be_told_apart_or_used_are_refused_without_a_word_of_their_keys() {

@@ -32,6 +32,7 @@ const ACCOUNT_WORDS: &[&str] = &[
     "not_sent",
     "rate_limited",
     "denied",
+    "forbidden",
     "rejected",
     "timeout",
     "connection_lost",

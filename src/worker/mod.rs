@@ -189,7 +189,14 @@ impl<P: Provider> Worker<P> {
         for job in claimed {
             match job {
                 Ok(job) => {
-                    let (executor, permit) = self.lanes.of(&job);
+                    // What names no account stands in the default one's queue, and may be of one whose lane is shut.
+                    let its = self.lanes.of(&job).filter(|(executor, _)| {
+                        executor.identity.is_open() || job.queue() == executor.account()
+                    });
+                    let Some((executor, permit)) = its else {
+                        self.leave(&job).await;
+                        continue;
+                    };
                     let turn = executor.budget.turn(Instant::now());
                     jobs.spawn(run(executor, job, deadline, (turn, permit)));
                 }
@@ -344,6 +351,21 @@ impl<P: Provider> Worker<P> {
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "looking for jobs of other accounts failed");
             }
+        }
+    }
+
+    /// Its charge was begun in an account that was the default one here, or is in none: from now on the job names it too, so
+    /// that it is claimed for that account alone.
+    async fn leave(&mut self, job: &Job) {
+        let (outbox_id, lease) = job.row();
+        let left = self
+            .session
+            .ask(1, async |connection| {
+                claim::leave(connection, outbox_id, lease).await
+            })
+            .await;
+        if let Err(error) = left {
+            tracing::warn!(error = %Chain(&error), "leaving a job of another account failed; the lease runs out");
         }
     }
 

@@ -377,3 +377,45 @@ async fn a_process_stops_sending_when_its_accounts_name_is_given_to_another_and_
     assert!(running.terminate().await);
     service.check_books().await;
 }
+
+/// The default account has another name since, and the old one's section has another account's key. The jobs of what it had
+/// begun name no account, and stand in the new one's queue.
+#[tokio::test]
+async fn jobs_that_name_no_account_wait_with_those_of_their_charges_account() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    service.key_checked().await;
+    running.stop().await;
+    let api = service.run_with(API, &[]).await;
+    let body = charge_body("pm_card_visa");
+    let id = api.client.charge("order-1", &body).await.id();
+    api.stop().await;
+    sqlx::query("UPDATE charges SET provider_account = 'default'")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let renamed = |key| {
+        [
+            ("provider.account", "new"),
+            ("provider.stripe.secret_key", "sk_test_new"),
+            ("provider.stripe.accounts.default.secret_key", key),
+        ]
+    };
+    let running = service.spawn(WHOLE, &renamed("sk_test_wrong")).await;
+    running.logged_of("account_mismatch", "default").await;
+    let other = running.client.charge("order-2", &body).await.id();
+    assert_eq!(running.client.terminal(&other).await["status"], "completed");
+    until("it is left to its account", async || {
+        let named =
+            "SELECT count(*) FROM outbox WHERE provider_account = 'default' AND state = 'ready'";
+        (service.count(named).await == 1).then_some(())
+    })
+    .await;
+    assert!(service.accounts_with_object(&id).await.is_empty());
+    assert!(running.terminate().await);
+    let running = service.run_with(Roles::ALL, &renamed("sk_test_it")).await;
+    assert_eq!(running.client.terminal(&id).await["status"], "completed");
+    assert_eq!(service.accounts_with_object(&id).await, [HERE]);
+    running.stop().await;
+    service.check_books().await;
+}

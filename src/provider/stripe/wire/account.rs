@@ -140,7 +140,7 @@ mod tests {
         }
         // Of a proxy or a firewall.
         for body in ["", "<html>Forbidden</html>", "{}", r#"{"error":"acct_1"}"#] {
-            assert_eq!(decoded(403, body), Whose::Unanswered(Answer::Denied));
+            assert_eq!(decoded(403, body), Whose::Unanswered(Answer::Forbidden));
         }
     }
 }
