@@ -92,6 +92,7 @@ pub(super) fn accounts(config: &Config, faults: &mut Faults) {
         .with_value(config.worker.permits)
     });
     let mut keys: Vec<(&str, Section<'_>)> = Vec::new();
+    let mut signing: Vec<(&str, Section<'_>)> = Vec::new();
     for account in provider.accounts() {
         let section = account.section;
         let is_default = matches!(section, Section::Default);
@@ -116,6 +117,19 @@ pub(super) fn accounts(config: &Config, faults: &mut Faults) {
             keys.push((key.reveal(), section));
         }
         webhook_secrets(&account, faults);
+        for secret in account.webhook_secrets {
+            let elsewhere = signing.iter().find(|(known, of)| {
+                *known == secret.reveal() && of.to_string() != section.to_string()
+            });
+            if let Some((_, first)) = elsewhere {
+                faults.0.push(ConfigError::new(
+                    format!("{section}.webhook_secrets"),
+                    format!("one of them is in {first}.webhook_secrets too"),
+                    "each account's endpoint at Stripe has a signing secret of its own: take that one",
+                ));
+            }
+            signing.push((secret.reveal(), section));
+        }
     }
 }
 
