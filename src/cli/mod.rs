@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 not understood, 130 and 143 ended by a second signal.
 
+mod accounts;
 mod api_keys;
 mod charges;
 mod config;
@@ -12,6 +13,7 @@ mod discrepancies;
 mod generated;
 mod healthcheck;
 mod idempotency_key;
+mod job_story;
 mod merchants;
 mod migrate;
 mod openapi;
@@ -57,6 +59,9 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
+    /// Look at the accounts at the provider.
+    #[command(subcommand)]
+    Accounts(accounts::Accounts),
     /// Make, disable and list merchants.
     #[command(subcommand)]
     Merchants(merchants::Merchants),
@@ -117,6 +122,7 @@ impl Command {
             Self::Migrate(command) => command.run().await,
             Self::Openapi(command) => command.run(),
             Self::Config(command) => command.run(),
+            Self::Accounts(command) => command.run().await,
             Self::Merchants(command) => Box::pin(command.run()).await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::db::claim::Unserved;
 
 /// For how long a job is left to others before it is told of: several of their claims.
@@ -25,7 +26,7 @@ impl UnservedAccounts {
             tracing::error!(
                 code = "account_not_configured",
                 account = unserved.account,
-                waiting_since = %unserved.due_at,
+                waiting_since = %clock::shown(unserved.due_at),
                 "jobs wait for an account that this process does not have, and no other process takes them"
             );
         }

@@ -35,7 +35,9 @@ async fn an_operator_sees_what_failed_and_sends_it_again() {
 
     let (done, listed) = payonce(&service, &["webhooks", "endpoints"]).await;
     assert!(
-        done && listed.contains(&endpoint.id) && listed.contains(&receiver.url()),
+        done && listed.contains(&endpoint.id)
+            && listed.contains(&receiver.url())
+            && listed.contains("  shop  "),
         "{listed}"
     );
     assert!(!listed.contains("whsec_"));
