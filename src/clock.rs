@@ -5,7 +5,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+use time::{OffsetDateTime, UtcOffset};
+
+/// RFC 3339 in UTC, always with the six digits that the books have, so that times are as long as one another.
+const FOR_PEOPLE: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
+
+/// A time as operators see it, in the log and at the command line.
+pub fn shown(at: OffsetDateTime) -> String {
+    at.to_offset(UtcOffset::UTC)
+        .format(FOR_PEOPLE)
+        .unwrap_or_else(|_| at.to_string())
+}
 
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> OffsetDateTime + Send + Sync>);

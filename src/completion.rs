@@ -58,6 +58,8 @@ pub enum Ending {
     /// The provider's object is not the one we asked for: written down, and parked.
     Dispute {
         provider: &'static str,
+        /// The one that holds the object.
+        account: String,
         alert: Alert,
         object: Box<Object>,
     },
@@ -161,10 +163,17 @@ impl Statement for Settle {
             match ending {
                 Ending::Dispute {
                     provider,
+                    account,
                     alert,
                     object,
                 } => {
-                    let disputed = dispute(connection, *hold, provider, *alert, object).await?;
+                    let found = Found {
+                        provider,
+                        account,
+                        alert: *alert,
+                        object,
+                    };
+                    let disputed = dispute(connection, *hold, found).await?;
                     // Of a statement whose reply was lost, nobody knows which it was.
                     if disputed.is_new || disputed.parked || repeated {
                         settled[index] = Settled::Disputed;
@@ -376,13 +385,20 @@ async fn wait(
     Ok(())
 }
 
+/// An object that is not the one we asked for.
+struct Found<'a> {
+    provider: &'a str,
+    account: &'a str,
+    alert: Alert,
+    object: &'a Object,
+}
+
 async fn dispute(
     connection: &mut PgConnection,
     hold: Hold,
-    provider: &str,
-    alert: Alert,
-    object: &Object,
+    found: Found<'_>,
 ) -> Result<db::completion::Disputed, DbError> {
+    let object = found.object;
     let detail = serde_json::json!({
         "status": format!("{:?}", object.status),
         "amount": object.amount,
@@ -391,8 +407,9 @@ async fn dispute(
         "stamp": object.stamp,
     });
     let found = db::completion::Discrepancy {
-        kind: alert.code(),
-        provider,
+        kind: found.alert.code(),
+        provider: found.provider,
+        account: found.account,
         provider_charge_id: object.id.as_str(),
         charge_id: hold.charge.as_uuid(),
         outbox_id: hold.outbox_id,

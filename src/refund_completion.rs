@@ -223,7 +223,7 @@ impl KeepRefund {
                     let detail = told(object, hold.refund);
                     refund_steps::dispute(
                         connection,
-                        hold.charge,
+                        hold,
                         self.provider,
                         alert,
                         object.id.as_str(),
@@ -288,8 +288,7 @@ impl KeepRefund {
             ) if succeeded && ours != object.as_deref() && object.is_some() => {
                 let alert = RefundAlert::SecondRefund.code();
                 let id = ours.unwrap_or_default();
-                refund_steps::dispute(connection, hold.charge, self.provider, alert, id, detail)
-                    .await?;
+                refund_steps::dispute(connection, hold, self.provider, alert, id, detail).await?;
                 Ok(Settled::Disputed)
             }
             Some(
@@ -317,7 +316,7 @@ impl KeepRefund {
         {
             // A client that was told `failed` may have refunded again: a person must know.
             let (kind, id) = ("refund_success_after_failed", object.as_str());
-            refund_steps::dispute(connection, hold.charge, self.provider, kind, id, detail).await?;
+            refund_steps::dispute(connection, hold, self.provider, kind, id, detail).await?;
         }
         if corrected {
             return Ok(Settled::Applied);

@@ -4,6 +4,7 @@
 //! the worker stops claiming and lets its calls finish, what it learned is flushed. What a grace cuts short is safe all
 //! the same: what was accepted is in the books, and a lease that nobody gave back runs out.
 
+mod accounts;
 mod admin;
 pub mod dev;
 mod observer;
@@ -20,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::accounts::missing;
 use self::parts::{Parts, account_of, events, executors, identities, reads, session_maker, waits};
 pub(crate) use self::parts::{check_account, identity, sweeper};
 use self::recovery::Since;
@@ -149,6 +151,7 @@ impl App {
         if setup.roles.worker {
             observer.watch_breakers(app.start_worker(&shared)?);
             app.start_deliverer(&shared);
+            app.tell_of_missing_accounts(&shared);
         }
         if setup.roles.reconciler {
             app.start_reconciler(&shared)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::{AppError, account_of, session_maker};
+use crate::clock;
 use crate::config::{Config, DatabaseUrl};
 use crate::db;
 use crate::db::session::Durability;
@@ -64,7 +65,7 @@ pub(super) async fn begin(
     }
     tracing::warn!(
         code = "recovery_began",
-        %from,
+        from = %clock::shown(from),
         "sending is held until the provider's objects are compared with the books"
     );
     Ok(())

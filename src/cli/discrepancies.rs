@@ -20,6 +20,9 @@ const LIMIT: i64 = 1000;
 pub(super) enum Discrepancies {
     /// List those that nobody has resolved, oldest first, at most 1000.
     List {
+        /// Those in this account alone, and those of which no account is known.
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
         /// As one JSON object: `data`.
         #[arg(long)]
         json: bool,
@@ -53,9 +56,15 @@ pub(super) enum Discrepancies {
 impl Discrepancies {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::List { json, settings } => {
+            Self::List {
+                account,
+                json,
+                settings,
+            } => {
                 let mut connection = database::connect(&settings.load()?).await?;
-                show(&mut connection, json).await.map(|_| ())
+                show(&mut connection, account.as_deref(), json)
+                    .await
+                    .map(|_| ())
             }
             Self::Refund {
                 id,
@@ -108,17 +117,29 @@ async fn refund(connection: &mut PgConnection, id: i64, reason: &str) -> anyhow:
     Ok(refund.ok_or_else(refused)?)
 }
 
-/// Shows what is open. Returns how many.
-pub(super) async fn show(connection: &mut PgConnection, json: bool) -> anyhow::Result<usize> {
-    let open = discrepancies::open(connection, LIMIT).await?;
+/// Shows what is open, in all accounts or in one. Returns how many.
+pub(super) async fn show(
+    connection: &mut PgConnection,
+    account: Option<&str>,
+    json: bool,
+) -> anyhow::Result<usize> {
+    let open = discrepancies::open(connection, account, LIMIT).await?;
     if json {
         output::data(&serde_json::to_string_pretty(&json!({ "data": open }))?)?;
     } else if open.is_empty() {
         output::message("no discrepancy is open");
     } else {
-        let rows: Vec<[String; 6]> = open.iter().map(row).collect();
+        let rows: Vec<[String; 7]> = open.iter().map(row).collect();
         output::data(&table(
-            ["id", "kind", "found", "object", "charge", "object is"],
+            [
+                "id",
+                "kind",
+                "found",
+                "account",
+                "object",
+                "charge",
+                "object is",
+            ],
             &rows,
         ))?;
     }
@@ -131,7 +152,7 @@ fn charge(discrepancy: &Discrepancy) -> Option<String> {
         .map(|id| ChargeId::from_uuid(id).to_string())
 }
 
-fn row(discrepancy: &Discrepancy) -> [String; 6] {
+fn row(discrepancy: &Discrepancy) -> [String; 7] {
     let detail = |name: &str| match &discrepancy.detail[name] {
         serde_json::Value::String(text) => text.clone(),
         serde_json::Value::Null => String::new(),
@@ -142,6 +163,10 @@ fn row(discrepancy: &Discrepancy) -> [String; 6] {
         discrepancy.id.to_string(),
         discrepancy.kind.clone(),
         time(discrepancy.found_at),
+        discrepancy
+            .account
+            .clone()
+            .unwrap_or_else(|| "-".to_owned()),
         discrepancy.provider_charge_id.clone(),
         charge(discrepancy).unwrap_or_else(|| "none".to_owned()),
         object

@@ -1,12 +1,15 @@
 //! `payonce merchants`.
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
 use sqlx::postgres::PgConnection;
 
 use super::database;
-use super::output::{self, Hinted, table, time};
+use super::output::{self, Hinted, counted, table, time};
 use super::settings::Settings;
 use crate::config::Config;
+use crate::db::books::MOST_COUNTED;
 use crate::db::merchants::{self, Switched};
 use crate::domain::ids::MerchantId;
 use crate::random::Random;
@@ -151,12 +154,71 @@ async fn set_account(
         output::message(format_args!("`{name}` was on {now} before"));
         return Ok(());
     }
-    let was = shown(moved.was.as_deref());
     output::message(format_args!(
-        "`{name}` is on {now}: its new charges are made there within two seconds; what it has begun stays on {was} ({} open charges now), which must stay configured",
-        moved.open
+        "`{name}` is on {now}, and was on {}: its new charges are made there within two seconds; refunds go where their charges were made",
+        shown(moved.was.as_deref())
     ));
+    for (account, open) in open_by_account(connection, name, default).await? {
+        let missing = if config.provider.has_account(&account) {
+            ""
+        } else {
+            ", which the configuration here does not have"
+        };
+        output::message(format_args!(
+            "{} on the account `{account}`{missing}: {} there, and the account must stay configured",
+            open.told(),
+            if open.count() == 1 {
+                "it stays"
+            } else {
+                "they stay"
+            },
+        ));
+    }
     Ok(())
+}
+
+/// What a merchant has open somewhere.
+#[derive(Default)]
+struct Open {
+    charges: i64,
+    refunds: i64,
+}
+
+impl Open {
+    fn count(&self) -> i64 {
+        self.charges + self.refunds
+    }
+
+    fn told(&self) -> String {
+        let told = [(self.charges, "charge"), (self.refunds, "refund")]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, thing)| counted(count, &format!("open {thing}")))
+            .collect::<Vec<_>>()
+            .join(" and ");
+        // As many as are counted.
+        if self.count() < MOST_COUNTED {
+            told
+        } else {
+            format!("at least {told}")
+        }
+    }
+}
+
+/// By the accounts' names; what names none is on the default one.
+async fn open_by_account(
+    connection: &mut PgConnection,
+    name: &str,
+    default: &str,
+) -> anyhow::Result<BTreeMap<String, Open>> {
+    let mut by_account: BTreeMap<String, Open> = BTreeMap::new();
+    for found in merchants::open(connection, name).await? {
+        let account = found.account.unwrap_or_else(|| default.to_owned());
+        let open = by_account.entry(account).or_default();
+        open.charges += found.charges;
+        open.refunds += found.refunds;
+    }
+    Ok(by_account)
 }
 
 async fn create(

@@ -13,6 +13,7 @@ mod discrepancies;
 mod generated;
 mod healthcheck;
 mod idempotency_key;
+mod job_story;
 mod merchants;
 mod migrate;
 mod openapi;
@@ -58,12 +59,12 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(config::Config),
+    /// Look at the accounts at the provider.
+    #[command(subcommand)]
+    Accounts(accounts::Accounts),
     /// Make, disable and list merchants.
     #[command(subcommand)]
     Merchants(merchants::Merchants),
-    /// Look after the provider's accounts that the configured names stand for.
-    #[command(subcommand)]
-    Accounts(accounts::Accounts),
     /// Make, revoke and list API keys.
     #[command(subcommand)]
     ApiKeys(api_keys::ApiKeys),
@@ -121,8 +122,8 @@ impl Command {
             Self::Migrate(command) => command.run().await,
             Self::Openapi(command) => command.run(),
             Self::Config(command) => command.run(),
-            Self::Merchants(command) => Box::pin(command.run()).await,
             Self::Accounts(command) => command.run().await,
+            Self::Merchants(command) => Box::pin(command.run()).await,
             Self::ApiKeys(command) => command.run().await,
             Self::Charges(command) => command.run().await,
             Self::Refunds(command) => command.run().await,

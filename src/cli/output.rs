@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
+use std::time::Duration;
 
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+
+use crate::clock;
 
 /// What was asked for: to stdout, a line break at its end.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
@@ -69,7 +71,29 @@ impl fmt::Display for Hinted {
 impl std::error::Error for Hinted {}
 
 pub(super) fn time(at: OffsetDateTime) -> String {
-    at.format(&Rfc3339).unwrap_or_else(|_| at.to_string())
+    clock::shown(at)
+}
+
+/// `1 day 2h`, `30 days`, `5s`.
+pub(super) fn span(duration: Duration) -> String {
+    humantime::format_duration(duration)
+        .to_string()
+        .split(' ')
+        .map(|part| {
+            // Words stand apart from their number, units do not.
+            match part.find(|character: char| !character.is_ascii_digit()) {
+                Some(at) if part.len() - at > 2 => format!("{} {}", &part[..at], &part[at..]),
+                Some(_) | None => part.to_owned(),
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// `1 charge`, `2 charges`: of things whose plural has an s.
+pub(super) fn counted(count: i64, thing: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{s}")
 }
 
 /// Columns as wide as their widest cell, the last one as it is.
@@ -110,6 +134,17 @@ mod tests {
             table(["id", "name"], &rows),
             "ID    NAME\na     long\nbbbb\n"
         );
+    }
+
+    #[test]
+    fn times_are_as_long_as_one_another_and_words_are_told_in_their_number() {
+        let at = time::macros::datetime!(2026-11-30 13:33:57.5 +1);
+        assert_eq!(time(at), "2026-11-30T12:33:57.500000Z");
+        assert_eq!(span(Duration::from_hours(24)), "1 day");
+        assert_eq!(span(Duration::from_hours(50)), "2 days 2h");
+        assert_eq!(span(Duration::from_millis(120)), "120ms");
+        assert_eq!(counted(1, "object"), "1 object");
+        assert_eq!(counted(0, "object"), "0 objects");
     }
 
     #[test]

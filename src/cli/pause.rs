@@ -99,7 +99,12 @@ fn still_held(Held { count, until }: Held) -> String {
     match until {
         None => "no job is at a worker".to_owned(),
         Some(until) => format!(
-            "{count} jobs are at a worker still; the last of their leases ends at {}",
+            "{} at a worker still; the last lease ends at {}",
+            if count == 1 {
+                "1 job is".to_owned()
+            } else {
+                format!("{count} jobs are")
+            },
             time(until)
         ),
     }

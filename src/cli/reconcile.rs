@@ -6,9 +6,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use super::output::Hinted;
+use super::output::{self, Hinted, counted, span};
 use super::settings::{Settings, hinted};
-use super::{accounts, database, discrepancies, output};
+use super::{accounts, database, discrepancies};
 use crate::app;
 use crate::budget::Budget;
 use crate::config::{AccountSettings, Config, Roles};
@@ -26,8 +26,9 @@ Walks every object that the provider made since then, against the books, and the
 It ends no charge: what jobs must know is handed to them, an object that could still move money for a charge that is final
 without it is canceled, and where the two differ it is written down for a person. If a process sweeps at this moment, this
 command waits for it and sweeps then; it may be interrupted and begun again at any time.
-Needs the database and the provider's settings, as `serve` does. Exit code 0 if the sweep came to its end and no discrepancy
-is open, else 1.")]
+Needs the database and the provider's settings, as `serve` does. An account that can't be swept keeps none of the others from
+it. Exit code 0 if every sweep came to its end, no discrepancy is open, and no account is missing here that has a merchant, an
+open charge or an open refund; else 1. With --account, that account and its discrepancies alone count.")]
 pub(super) struct Reconcile {
     /// How far back: `90m`, `24h`, `30days`.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = humantime::parse_duration)]
@@ -35,7 +36,7 @@ pub(super) struct Reconcile {
     /// One account alone, by its name; all that are configured if left out.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
-    /// What is open, as one JSON object.
+    /// The discrepancies that are open, as one JSON object: `data`.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -66,8 +67,8 @@ impl Reconcile {
                 .as_deref()
                 .is_none_or(|name| name == account.name)
         });
-        // One that does not answer keeps nobody from knowing of the others.
-        let mut unswept = None;
+        // One account's trouble keeps none of the others from being compared.
+        let mut unswept = Vec::new();
         for account in wanted {
             let swept = match accounts::check(&config, account).await {
                 Ok(()) => sweep(&config, account, self.since).await,
@@ -75,26 +76,52 @@ impl Reconcile {
             };
             match swept {
                 Ok(standing) => output::message(format_args!(
-                    "swept the account `{}`: the provider has {} objects with a stamp of ours from the last {}",
+                    "swept the account `{}`: the provider has {} with a stamp of ours from the last {}",
                     account.name,
-                    standing.objects,
-                    humantime::format_duration(self.since)
+                    counted(standing.objects, "object"),
+                    span(self.since)
                 )),
                 Err(error) => {
-                    output::message(format_args!("the account `{}` is not swept", account.name));
-                    unswept = unswept.or(Some(error));
+                    output::failure(&error.context(format!("the account `{}`", account.name)));
+                    unswept.push(format!("`{}`", account.name));
                 }
             }
         }
-        let open = discrepancies::show(&mut connection, self.json).await?;
-        if let Some(error) = unswept {
-            return Err(error);
+        // Somebody else may have them. Who asks for one account asks for no other.
+        let missing = match self.account {
+            Some(_) => Vec::new(),
+            None => accounts::missing(&mut connection, &config).await?,
+        };
+        for account in &missing {
+            output::message(format_args!("{account}: it was not compared"));
         }
-        if open > 0 {
-            bail!("{open} discrepancies are open");
-        }
-        Ok(())
+        let open = discrepancies::show(&mut connection, self.account.as_deref(), self.json).await?;
+        result(&unswept, missing.len(), open)
     }
+}
+
+/// What the exit code says, in words.
+fn result(unswept: &[String], missing: usize, open: usize) -> anyhow::Result<()> {
+    let mut problems = Vec::new();
+    if !unswept.is_empty() {
+        problems.push(format!("not compared to the end: {}", unswept.join(", ")));
+    }
+    match missing {
+        0 => {}
+        1 => problems.push("an account with something open is not configured here".to_owned()),
+        _ => problems.push(format!(
+            "{missing} accounts with something open are not configured here"
+        )),
+    }
+    match open {
+        0 => {}
+        1 => problems.push("1 discrepancy is open".to_owned()),
+        _ => problems.push(format!("{open} discrepancies are open")),
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", problems.join("; "))
 }
 
 /// Sweeps what an account made within `window`, to the end: by this process, or by the one that holds the account's sweep.

@@ -1,10 +1,14 @@
 //! `payonce webhooks`.
 
+use std::collections::HashMap;
+
 use clap::Subcommand;
+use uuid::Uuid;
 
 use super::database;
 use super::output::{self, Hinted, table, time};
 use super::settings::Settings;
+use crate::db::merchants;
 use crate::db::webhook_deliveries::{self as deliveries, NEWEST, Wanted};
 use crate::db::webhook_endpoints as endpoints;
 use crate::domain::event::{DeliveryId, EndpointId};
@@ -83,6 +87,11 @@ async fn list_endpoints(settings: &Settings) -> anyhow::Result<()> {
         output::message("there is no webhook endpoint");
         return Ok(());
     }
+    let names: HashMap<Uuid, String> = merchants::list(&mut connection)
+        .await?
+        .into_iter()
+        .map(|merchant| (merchant.id, merchant.name))
+        .collect();
     let rows: Vec<[String; 5]> = found
         .iter()
         .map(|endpoint| {
@@ -92,7 +101,10 @@ async fn list_endpoints(settings: &Settings) -> anyhow::Result<()> {
             );
             [
                 EndpointId::from_uuid(endpoint.id).to_string(),
-                MerchantId::from_uuid(endpoint.merchant_id).to_string(),
+                names
+                    .get(&endpoint.merchant_id)
+                    .cloned()
+                    .unwrap_or_else(|| MerchantId::from_uuid(endpoint.merchant_id).to_string()),
                 state,
                 endpoint.failing_since.map_or_else(String::new, time),
                 endpoint.url.clone(),
@@ -180,6 +192,10 @@ async fn retry_all(endpoint: EndpointId, settings: &Settings) -> anyhow::Result<
             break;
         }
     }
-    output::message(format_args!("{retried} deliveries are sent again"));
+    let told = match retried {
+        1 => "1 delivery is sent again".to_owned(),
+        _ => format!("{retried} deliveries are sent again"),
+    };
+    output::message(told);
     Ok(())
 }

@@ -173,8 +173,9 @@ impl Keys {
         values: BTreeMap<String, Value>,
         faults: &mut Vec<ConfigError>,
     ) -> BTreeMap<String, Value> {
-        let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            values.into_iter().partition(|(key, _)| self.has(key));
+        let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) = values
+            .into_iter()
+            .partition(|(key, value)| self.has(key) || is_empty_account(key, value));
         faults.extend(unknown.keys().map(|key| self.unknown(key, key)));
         known
     }
@@ -224,7 +225,14 @@ fn of_account(key: &str) -> Option<(&str, bool)> {
     well_named.then_some((account, *is_list))
 }
 
-/// Every value that is not a table, by its dotted key.
+/// Whether it is the section of an account in which nothing stands.
+fn is_empty_account(key: &str, value: &Value) -> bool {
+    // As well named as one that has a key.
+    matches!(value.kind, ValueKind::Table(_)) && of_account(&format!("{key}.secret_key")).is_some()
+}
+
+/// Every value that is not a table, by its dotted key; and the sections of accounts in which nothing stands, so that they
+/// are missed rather than overlooked.
 fn flattened(table: Map<String, Value>) -> BTreeMap<String, Value> {
     fn walk(prefix: &str, table: Map<String, Value>, into: &mut BTreeMap<String, Value>) {
         for (name, value) in table {
@@ -234,6 +242,10 @@ fn flattened(table: Map<String, Value>) -> BTreeMap<String, Value> {
                 format!("{prefix}.{name}")
             };
             match value.kind {
+                ValueKind::Table(table) if table.is_empty() && key.starts_with(ACCOUNTS) => {
+                    let kind = ValueKind::Table(table);
+                    into.insert(key, Value::new(None, kind));
+                }
                 ValueKind::Table(table) => walk(&key, table, into),
                 _ => {
                     into.insert(key, value);

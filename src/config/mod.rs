@@ -1,7 +1,8 @@
 //! The configuration: `defaults.toml`, which documents every key, under a file, under the environment.
 //!
 //! Nothing starts with limits that contradict each other: [`Config::check`] names every fault at once, with its mend.
-//! Secrets are shown nowhere, in no error and in no output.
+//! Secrets are shown nowhere, in no error and in no output; of the provider's keys their kind and their last four, which tell
+//! them apart.
 
 mod check;
 mod error;

@@ -182,7 +182,10 @@ pub struct Provider {
 #[serde(deny_unknown_fields)]
 pub struct Stripe {
     pub base_url: String,
-    #[serde(deserialize_with = "values::secret")]
+    #[serde(
+        deserialize_with = "values::secret",
+        serialize_with = "values::show_key"
+    )]
     pub secret_key: Option<Secret>,
     #[serde(deserialize_with = "values::secrets")]
     pub webhook_secrets: Vec<Secret>,
@@ -211,7 +214,11 @@ pub struct Stripe {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StripeAccount {
-    #[serde(default, deserialize_with = "values::secret")]
+    #[serde(
+        default,
+        deserialize_with = "values::secret",
+        serialize_with = "values::show_key"
+    )]
     pub secret_key: Option<Secret>,
     #[serde(default, deserialize_with = "values::secrets")]
     pub webhook_secrets: Vec<Secret>,

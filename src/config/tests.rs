@@ -588,12 +588,56 @@ fn accounts_come_from_the_file_and_the_environment_and_the_default_one_is_the_fi
     );
     let effective = config.effective();
     for line in [
-        "provider.stripe.accounts.acme.secret_key = \"***\"\n",
+        "provider.stripe.secret_key = \"sk_test_…\"\n",
+        "provider.stripe.accounts.acme.secret_key = \"sk_test_…ment\"\n",
         "provider.stripe.accounts.1_b.webhook_secrets = [\"***\",\"***\"]\n",
     ] {
         assert!(effective.contains(line), "{effective}");
     }
-    assert!(!effective.contains("sk_test"), "{effective}");
+    assert!(
+        !effective.contains("environ") && !effective.contains("sk_test_b"),
+        "{effective}"
+    );
+}
+
+/// An account without a key is missed, not overlooked.
+#[test]
+fn an_account_whose_section_is_empty_is_there_and_lacks_its_key() {
+    let empty = with_file("[provider.stripe.accounts.us]\n", &[]).unwrap();
+    assert!(empty.provider.has_account("us"));
+    let missing = empty.missing_for(Roles::ALL);
+    let key = "provider.stripe.accounts.us.secret_key";
+    assert!(missing.iter().any(|error| error.key == key), "{missing:?}");
+    let filled = with_file(
+        "[provider.stripe.accounts.us]\n",
+        &[(
+            "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__US__SECRET_KEY",
+            "sk_test_us",
+        )],
+    );
+    assert!(filled.unwrap().provider.accounts().any(|account| {
+        account.name == "us" && account.secret_key.unwrap().reveal() == "sk_test_us"
+    }));
+    let misnamed = with_file("[provider.stripe.accounts.U-S]\n", &[]).unwrap_err();
+    assert!(misnamed.to_string().contains("accounts.NAME"), "{misnamed}");
+}
+
+#[test]
+fn one_signing_secret_is_of_one_account() {
+    let acme = "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS";
+    let default = "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS";
+    let check = |secrets: &str| {
+        load(&[(default, "whsec_hunter2, whsec_b"), (acme, secrets)])
+            .unwrap()
+            .check()
+    };
+    check("whsec_c,whsec_c").unwrap();
+    let errors = check("whsec_c,whsec_hunter2").unwrap_err();
+    assert_eq!(
+        errors.0[0].key,
+        "provider.stripe.accounts.acme.webhook_secrets"
+    );
+    assert!(!errors.to_string().contains("hunter2"), "{errors}");
 }
 
 #[test]

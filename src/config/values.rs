@@ -43,6 +43,34 @@ impl Serialize for Secret {
     }
 }
 
+/// How much of a key is shown: what kind it is, and its last four, as in Stripe's dashboard. Of what may be no key, or is too
+/// short for it, less.
+fn told(key: &str) -> String {
+    const KINDS: [&str; 4] = ["sk_test_", "rk_test_", "sk_live_", "rk_live_"];
+    const HIDDEN: usize = 4;
+    let Some((kind, rest)) = KINDS
+        .iter()
+        .find_map(|kind| Some((kind, key.strip_prefix(kind)?)))
+    else {
+        return MASK.to_owned();
+    };
+    let last = match rest.char_indices().rev().nth(3) {
+        Some((at, _)) if at >= HIDDEN => &rest[at..],
+        Some(_) | None => "",
+    };
+    format!("{kind}…{last}")
+}
+
+#[expect(clippy::ref_option, reason = "the signature is serde's")]
+pub(super) fn show_key<S: Serializer>(
+    key: &Option<Secret>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    key.as_ref()
+        .map(|key| told(key.reveal()))
+        .serialize(serializer)
+}
+
 pub(super) fn secret<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Secret>, D::Error> {
     let text = String::deserialize(value)?;
     Ok((!text.is_empty()).then_some(Secret(text)))

@@ -19,7 +19,25 @@ pub struct Search<'a> {
     pub merchant: Option<MerchantId>,
     pub reference: Option<&'a str>,
     pub older_than: Option<Duration>,
+    pub account: Option<InAccount<'a>>,
     pub limit: i64,
+}
+
+/// What is, or is to be made, in one account.
+#[derive(Clone, Copy, Debug)]
+pub struct InAccount<'a> {
+    pub name: &'a str,
+    /// Whether it is that of what names none.
+    pub is_default: bool,
+}
+
+impl<'a> InAccount<'a> {
+    /// Split for a statement.
+    pub(super) fn parts(account: Option<Self>) -> (Option<&'a str>, bool) {
+        account.map_or((None, false), |account| {
+            (Some(account.name), account.is_default)
+        })
+    }
 }
 
 /// A charge as a list shows it, with its job where it has one.
@@ -34,6 +52,8 @@ pub struct FoundCharge {
     pub stage: String,
     pub money: String,
     pub attempts: i32,
+    /// Where it is made; `None` for the default one, until there is an object.
+    pub account: Option<String>,
     pub provider_charge_id: Option<String>,
     pub created_at: OffsetDateTime,
     pub updated_at: OffsetDateTime,
@@ -42,6 +62,7 @@ pub struct FoundCharge {
     pub run_at: Option<OffsetDateTime>,
     pub lease_until: Option<OffsetDateTime>,
     pub last_error: Option<String>,
+    pub last_call: Option<serde_json::Value>,
     /// The database's clock.
     pub now: OffsetDateTime,
 }
@@ -51,6 +72,7 @@ pub async fn open(
     connection: &mut PgConnection,
     search: &Search<'_>,
 ) -> Result<Vec<FoundCharge>, DbError> {
+    let (account, is_default) = InAccount::parts(search.account);
     let found = sqlx::query_file_as!(
         FoundCharge,
         "src/db/sql/list_open.sql",
@@ -60,6 +82,8 @@ pub async fn open(
         search.reference,
         search.older_than.map(interval) as _,
         search.limit,
+        account,
+        is_default,
     )
     .fetch_all(connection)
     .await?;
@@ -71,6 +95,7 @@ pub async fn all(
     connection: &mut PgConnection,
     search: &Search<'_>,
 ) -> Result<Vec<FoundCharge>, DbError> {
+    let (account, is_default) = InAccount::parts(search.account);
     let found = sqlx::query_file_as!(
         FoundCharge,
         "src/db/sql/list_all.sql",
@@ -79,6 +104,8 @@ pub async fn all(
         search.reference,
         search.older_than.map(interval) as _,
         search.limit,
+        account,
+        is_default,
     )
     .fetch_all(connection)
     .await?;

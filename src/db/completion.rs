@@ -146,6 +146,8 @@ pub async fn wait(connection: &mut PgConnection, rows: &WaitRows<'_>) -> Result<
 pub struct Discrepancy<'a> {
     pub kind: &'a str,
     pub provider: &'a str,
+    /// The one that holds the object.
+    pub account: &'a str,
     pub provider_charge_id: &'a str,
     pub charge_id: Uuid,
     pub outbox_id: i64,
@@ -172,8 +174,8 @@ pub async fn dispute(
     let row = sqlx::query!(
         r#"
         WITH written AS (
-            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
-            VALUES ($1, $2, $3, $4, $7)
+            INSERT INTO discrepancies (kind, provider, provider_account, provider_charge_id, charge_id, detail)
+            VALUES ($1, $2, $8, $3, $4, $7)
             ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
             RETURNING id
         ),
@@ -206,6 +208,7 @@ pub async fn dispute(
         found.outbox_id,
         found.lease_token,
         found.detail,
+        found.account,
     )
     .fetch_one(connection)
     .await?;

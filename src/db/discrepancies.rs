@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::DbError;
 use super::sweeps::Account;
+use crate::clock;
 use crate::domain::ids::ChargeId;
 
 /// What a sweep found, a column a field.
@@ -62,12 +63,14 @@ pub struct Discrepancy {
     pub id: i64,
     pub kind: String,
     pub provider: String,
+    /// The account that holds the object; what an earlier release wrote may not say it.
+    pub account: Option<String>,
     pub provider_charge_id: String,
     /// The charge that the object's stamp names.
     #[serde(serialize_with = "shown")]
     pub charge_id: Option<Uuid>,
     pub detail: Value,
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(serialize_with = "time")]
     pub found_at: OffsetDateTime,
 }
 
@@ -77,18 +80,28 @@ fn shown<S: Serializer>(id: &Option<Uuid>, serializer: S) -> Result<S::Ok, S::Er
         .serialize(serializer)
 }
 
-/// The oldest that nobody has resolved.
-pub async fn open(connection: &mut PgConnection, limit: i64) -> Result<Vec<Discrepancy>, DbError> {
+fn time<S: Serializer>(at: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&clock::shown(*at))
+}
+
+/// The oldest that nobody has resolved; of one account and of none, where one is named.
+pub async fn open(
+    connection: &mut PgConnection,
+    account: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Discrepancy>, DbError> {
     let rows = sqlx::query_as!(
         Discrepancy,
         r#"
-        SELECT id, kind, provider, provider_charge_id, charge_id, detail, found_at
+        SELECT id, kind, provider, provider_account AS account, provider_charge_id, charge_id, detail, found_at
         FROM discrepancies
         WHERE resolved_at IS NULL
+            AND ($2::text IS NULL OR provider_account IS NULL OR provider_account = $2)
         ORDER BY found_at, id
         LIMIT $1
         "#,
         limit,
+        account,
     )
     .fetch_all(connection)
     .await?;

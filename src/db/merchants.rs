@@ -98,8 +98,6 @@ pub async fn switch(
 pub struct Moved {
     /// The account that it was on; `None` for the default one.
     pub was: Option<String>,
-    /// Its open charges that stay where they were begun, counted up to [`MOST_COUNTED`].
-    pub open: i64,
 }
 
 /// Puts a merchant on an account, or on the default one: its new charges are made there. `None` if there is no such
@@ -124,29 +122,73 @@ pub async fn set_account(
             FROM merchant
             WHERE merchants.id = merchant.id
         )
-        SELECT
-            provider_account AS was,
-            (
-                SELECT count(*)
-                FROM (
-                    SELECT
-                    FROM outbox
-                    WHERE state = 'ready'
-                        AND outbox.merchant_id = merchant.id
-                        AND kind = 'charge'
-                    ORDER BY run_at
-                    LIMIT $3
-                ) AS bounded
-            ) AS "open!"
+        SELECT provider_account AS was
         FROM merchant
         "#,
         name,
         account,
-        MOST_COUNTED,
     )
     .fetch_optional(connection)
     .await?;
     Ok(moved)
+}
+
+/// What a merchant has open in one account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// `None` for the default one.
+    pub account: Option<String>,
+    pub charges: i64,
+    pub refunds: i64,
+}
+
+/// What a merchant has open, by the accounts that it stays in, up to [`MOST_COUNTED`] jobs that wait and as many others.
+pub async fn open(connection: &mut PgConnection, name: &str) -> Result<Vec<Open>, DbError> {
+    let open = sqlx::query_as!(
+        Open,
+        r#"
+        WITH merchant AS MATERIALIZED (
+            SELECT id
+            FROM merchants
+            WHERE name = $1
+        ),
+        jobs AS (
+            (
+                SELECT outbox.kind, outbox.charge_id, outbox.refund_id
+                FROM merchant
+                JOIN outbox ON outbox.merchant_id = merchant.id
+                WHERE outbox.state = 'ready'
+                ORDER BY outbox.run_at
+                LIMIT $2
+            )
+            UNION ALL
+            (
+                SELECT outbox.kind, outbox.charge_id, outbox.refund_id
+                FROM merchant
+                JOIN outbox ON outbox.merchant_id = merchant.id
+                WHERE outbox.state IN ('leased', 'parked')
+                LIMIT $2
+            )
+        )
+        SELECT
+            COALESCE(refunds.provider_account, charges.provider_account) AS account,
+            count(*) FILTER (WHERE jobs.kind = 'charge') AS "charges!",
+            count(*) FILTER (WHERE jobs.kind = 'refund') AS "refunds!"
+        FROM jobs
+        JOIN charges ON charges.id = jobs.charge_id
+        LEFT JOIN refunds ON refunds.id = jobs.refund_id
+        -- The job of a refund that has ended only reads it again.
+        WHERE jobs.kind = 'charge'
+            OR refunds.finished_at IS NULL
+        GROUP BY 1
+        ORDER BY 1
+        "#,
+        name,
+        MOST_COUNTED,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(open)
 }
 
 /// A merchant as a list shows it.

@@ -5,6 +5,7 @@
 //! beside it: Postgres would take the index of leased rows then, which holds every lease since the last vacuum, and walk
 //! all of them for each batch.
 
+pub mod account_standing;
 pub mod accounts;
 pub mod api_keys;
 pub mod attempt;

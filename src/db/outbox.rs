@@ -5,9 +5,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::DbError;
-use crate::domain::ids::ChargeId;
+use crate::domain::ids::{ChargeId, RefundId};
 
-/// The job of a charge, without its payload.
+/// A job, without its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub id: i64,
@@ -44,6 +44,27 @@ pub async fn find(connection: &mut PgConnection, charge: ChargeId) -> Result<Opt
         LIMIT 1
         "#,
         charge.as_uuid(),
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(job)
+}
+
+/// The job of a refund: one that has ended has none, but to be read again.
+pub async fn find_of_refund(
+    connection: &mut PgConnection,
+    refund: RefundId,
+) -> Result<Option<Job>, DbError> {
+    let job = sqlx::query_as!(
+        Job,
+        r#"
+        SELECT
+            id, kind, payload_version, state, attempt, lease_token, lease_until, run_at, last_error, last_call, created_at,
+            now() AS "now!"
+        FROM outbox
+        WHERE refund_id = $1
+        "#,
+        refund.as_uuid(),
     )
     .fetch_optional(connection)
     .await?;

@@ -306,7 +306,7 @@ pub async fn discard(
 /// Writes down, once, that the provider's refund and ours differ.
 pub async fn dispute(
     connection: &mut PgConnection,
-    charge: ChargeId,
+    hold: RefundHold,
     provider: &str,
     kind: &str,
     provider_refund_id: &str,
@@ -315,8 +315,8 @@ pub async fn dispute(
     let written = sqlx::query_scalar!(
         r#"
         WITH written AS (
-            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
-            VALUES ($1, $2, $3, $4, $5)
+            INSERT INTO discrepancies (kind, provider, provider_account, provider_charge_id, charge_id, detail)
+            VALUES ($1, $2, (SELECT provider_account FROM refunds WHERE id = $6), $3, $4, $5)
             ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
             RETURNING id
         ),
@@ -333,8 +333,9 @@ pub async fn dispute(
         kind,
         provider,
         provider_refund_id,
-        charge.as_uuid(),
+        hold.charge.as_uuid(),
         detail,
+        hold.refund.as_uuid(),
     )
     .fetch_optional(connection)
     .await?;

@@ -156,34 +156,73 @@ pub async fn list(connection: &mut PgConnection, wanted: Wanted) -> Result<Vec<R
     Ok(found)
 }
 
+/// The newest refunds of a charge, at most [`MOST`], newest first: for operators.
+pub async fn of_charge(
+    connection: &mut PgConnection,
+    charge: ChargeId,
+) -> Result<Vec<Refund>, DbError> {
+    let ids = sqlx::query_scalar!(
+        r#"
+        SELECT id
+        FROM refunds
+        WHERE charge_id = $1
+        ORDER BY created_at DESC, id DESC
+        LIMIT $2
+        "#,
+        charge.as_uuid(),
+        i64::from(MOST),
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut found: Vec<Refund> = find_all(connection, &ids)
+        .await?
+        .into_iter()
+        .map(|(refund, _)| refund)
+        .collect();
+    found.sort_by_key(|refund| std::cmp::Reverse((refund.created_at, refund.id)));
+    Ok(found)
+}
+
 /// What an operator may list.
 #[derive(Clone, Copy, Debug)]
-pub struct Search {
+pub struct Search<'a> {
     /// Only refunds whose job is parked.
     pub parked: bool,
     /// Only refunds that have not ended.
     pub open: bool,
+    pub account: Option<&'a str>,
     pub limit: i64,
 }
 
-/// Refunds of all merchants, newest first, each with the state of its job and why that is so.
+/// A refund as a list of operators' shows it, with its job where it has one.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub refund: Refund,
+    pub job_state: Option<String>,
+    pub last_error: Option<String>,
+    pub last_call: Option<Value>,
+}
+
+/// Refunds of all merchants, newest first.
 pub async fn search(
     connection: &mut PgConnection,
-    search: Search,
-) -> Result<Vec<(Refund, Option<String>, Option<String>)>, DbError> {
+    search: Search<'_>,
+) -> Result<Vec<Found>, DbError> {
     let rows = sqlx::query!(
         r#"
-        SELECT refunds.id, outbox.state AS "state?", outbox.last_error
+        SELECT refunds.id, outbox.state AS "state?", outbox.last_error, outbox.last_call
         FROM refunds
         LEFT JOIN outbox ON outbox.refund_id = refunds.id
         WHERE (NOT $1::boolean OR outbox.state = 'parked')
             AND (NOT $2::boolean OR refunds.finished_at IS NULL)
+            AND ($4::text IS NULL OR refunds.provider_account = $4)
         ORDER BY refunds.created_at DESC, refunds.id DESC
         LIMIT $3
         "#,
         search.parked,
         search.open,
         search.limit,
+        search.account,
     )
     .fetch_all(&mut *connection)
     .await?;
@@ -195,7 +234,12 @@ pub async fn search(
             let at = found
                 .iter()
                 .position(|(refund, _)| refund.id.as_uuid() == row.id)?;
-            Some((found.swap_remove(at).0, row.state, row.last_error))
+            Some(Found {
+                refund: found.swap_remove(at).0,
+                job_state: row.state,
+                last_error: row.last_error,
+                last_call: row.last_call,
+            })
         })
         .collect())
 }

@@ -83,12 +83,13 @@ pub async fn settle(
             WHERE stray_objects.provider = $1
                 AND stray_objects.provider_charge_id = input.provider_charge_id
             RETURNING
-                stray_objects.provider_charge_id, stray_objects.charge_id, stray_objects.status, amount, currency
+                stray_objects.provider_account, stray_objects.provider_charge_id, stray_objects.charge_id,
+                stray_objects.status, amount, currency
         ),
         doubles AS (
-            INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
+            INSERT INTO discrepancies (kind, provider, provider_account, provider_charge_id, charge_id, detail)
             SELECT
-                'second_success', $1, provider_charge_id, charge_id,
+                'second_success', $1, provider_account, provider_charge_id, charge_id,
                 jsonb_build_object('amount', amount, 'currency', currency)
             FROM settled
             WHERE status = 'succeeded'

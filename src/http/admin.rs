@@ -56,7 +56,7 @@ where
 async fn discrepancies(readiness: Readiness) -> Result<Response, ApiError> {
     let ask = readiness
         .pool
-        .ask(async |connection| db::discrepancies::open(connection, MOST_SHOWN).await);
+        .ask(async |connection| db::discrepancies::open(connection, None, MOST_SHOWN).await);
     let open = tokio::time::timeout(readiness.wait, ask)
         .await
         .map_err(|_| ApiError::unavailable())?

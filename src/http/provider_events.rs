@@ -112,7 +112,7 @@ async fn take(
     let body = read_body::read(body, parts.most_bytes, limits.body_read).await?;
     let event = (parts.open)(signature(&head.headers), &body).map_err(|refused| {
         parts.meters.refused.increment(1);
-        tracing::warn!(code = "webhook_refused", reason = %refused, "a delivery of the provider's was refused");
+        tracing::warn!(code = "webhook_refused", account = parts.account.name, reason = %refused, "a delivery of the provider's was refused");
         refusal(refused)
     })?;
     let (account, live) = (&parts.account, state.parts().live);
@@ -122,7 +122,7 @@ async fn take(
     let unknown = || answer::send_again("the event may have been stored");
     let taken = answer::stored(state, storing, unknown).await?;
     parts.meters.taken_in(taken.effect);
-    tell(&event, taken);
+    tell(&event, &account.name, taken);
     if taken.effect == Effect::Nudged {
         parts.wake.notify_one();
     }
@@ -169,12 +169,13 @@ fn refusal(refused: EventRefused) -> ApiError {
     }
 }
 
-fn tell(event: &ProviderEvent, taken: TakenIn) {
+fn tell(event: &ProviderEvent, account: &str, taken: TakenIn) {
     let (id, kind, effect) = (&event.id, &event.kind, taken.effect.as_str());
     let charge = event.about.as_ref().and_then(|about| about.charge);
     if let (true, Some(charge)) = (taken.charge_missing, charge) {
         tracing::error!(
             code = "charge_missing",
+            account,
             charge.id = %charge,
             event.id = id,
             event.kind = kind,
@@ -182,6 +183,7 @@ fn tell(event: &ProviderEvent, taken: TakenIn) {
         );
     } else {
         tracing::debug!(
+            account,
             event.id = id,
             event.kind = kind,
             effect,

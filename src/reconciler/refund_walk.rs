@@ -16,8 +16,10 @@ impl<P: Provider> Sweeper<P> {
     /// list for itself. So what the provider does not answer here is left to the next sweep.
     pub(super) async fn refunds(&mut self, walk: &mut Walk) -> Result<(), SweepError> {
         match self.their_refunds(walk).await {
-            Err(error @ (SweepError::Provider(_) | SweepError::TooLong)) => {
-                tracing::warn!(code = "refunds_unswept", %error, "a sweep did not see all refunds; the next one goes through them again");
+            Err(
+                error @ (SweepError::Refused(_) | SweepError::Provider(_) | SweepError::TooLong),
+            ) => {
+                tracing::warn!(code = "refunds_unswept", account = self.account.name, %error, "a sweep did not see all refunds; the next one goes through them again");
                 Ok(())
             }
             walked => walked,

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Chain;
 use crate::budget::Budget;
+use crate::clock;
 use crate::db::session::Session;
 use crate::db::sweeps::{Account, Taken};
 use crate::db::{self, DbError};
@@ -97,7 +98,11 @@ pub enum SweepError {
     /// The books would be compared with another account's objects, and all of them differ.
     #[error(transparent)]
     AnotherAccount(#[from] AnotherAccount),
-    #[error("the provider did not answer: {0}")]
+    /// It answered, and will answer so until somebody mends it.
+    #[error("the provider refused us: {0}")]
+    Refused(&'static str),
+    /// No answer, or none that says anything.
+    #[error("the provider gave no answer that helps: {0}")]
     Provider(&'static str),
     #[error("the account has more objects than reconciler.sweep_pages reaches")]
     TooLong,
@@ -167,15 +172,16 @@ impl<P: Provider> Sweeper<P> {
             match self.sweep(&shutdown).await {
                 Ok(_) | Err(SweepError::ShuttingDown) => {}
                 Err(error @ SweepError::TooLong) => {
-                    tracing::error!(code = "sweep_too_long", %error, "a sweep did not come to its end; whoever waits for it goes on waiting");
+                    tracing::error!(code = "sweep_too_long", account = self.account.name, %error, "a sweep did not come to its end; whoever waits for it goes on waiting");
                 }
                 Err(
                     error @ (SweepError::Database(_)
                     | SweepError::AnotherAccount(_)
+                    | SweepError::Refused(_)
                     | SweepError::Provider(_)
                     | SweepError::LeaseLost),
                 ) => {
-                    tracing::warn!(code = "sweep_failed", error = %Chain(&error), "a sweep did not come to its end; it begins anew");
+                    tracing::warn!(code = "sweep_failed", account = self.account.name, error = %Chain(&error), "a sweep did not come to its end; it begins anew");
                 }
             }
         }
@@ -240,7 +246,8 @@ impl<P: Provider> Sweeper<P> {
         }
         self.parts.meters.finished.increment(1);
         tracing::info!(
-            from = %walk.taken.from,
+            account = self.account.name,
+            from = %clock::shown(walk.taken.from),
             objects = walk.swept.objects,
             discrepancies = walk.swept.discrepancies,
             canceled = walk.swept.canceled,

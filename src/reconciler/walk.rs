@@ -197,6 +197,7 @@ impl<P: Provider> Sweeper<P> {
             walk.swept.canceled += 1;
             tracing::warn!(
                 code = "stray_object_canceled",
+                account = self.account.name,
                 charge.id = %charge,
                 object.id = %id,
                 "an object could still move money for a charge that is final without it"
@@ -237,6 +238,7 @@ impl<P: Provider> Sweeper<P> {
         if new > 0 {
             tracing::error!(
                 code = "discrepancy",
+                account = self.account.name,
                 count = new,
                 "the provider and the books differ: payonce discrepancies list"
             );
@@ -255,18 +257,18 @@ impl<P: Provider> Sweeper<P> {
         F: Future<Output = Result<R, Answer<O>>> + Send,
     {
         let mut pause = self.parts.limits.pause;
-        let mut word = "";
+        let mut last = SweepError::Provider("");
         for _ in 0..TRIES {
             tokio::time::sleep(pause).await;
             self.parts.budget.take(Priority::Sweep).await;
             self.renew(walk).await?;
             match call().await {
                 Ok(answer) => return Ok(answer),
-                Err(answer) => word = answer.word(),
+                Err(answer) => last = unanswered(&answer),
             }
             pause = (pause.max(Duration::from_millis(100)) * 2).min(self.parts.limits.lease / 4);
         }
-        Err(SweepError::Provider(word))
+        Err(last)
     }
 
     async fn renew(&mut self, walk: &Walk) -> Result<(), SweepError> {
@@ -283,6 +285,22 @@ impl<P: Provider> Sweeper<P> {
         } else {
             Err(SweepError::LeaseLost)
         }
+    }
+}
+
+/// What an answer that is none of those hoped for says.
+fn unanswered<O: Worded>(answer: &Answer<O>) -> SweepError {
+    let word = answer.word();
+    match answer {
+        Answer::Denied
+        | Answer::Forbidden
+        | Answer::Rejected { .. }
+        | Answer::Refused { .. }
+        | Answer::NotFound => SweepError::Refused(word),
+        Answer::Object { .. }
+        | Answer::NotSent
+        | Answer::RateLimited { .. }
+        | Answer::Unclear { .. } => SweepError::Provider(word),
     }
 }
 

@@ -135,6 +135,7 @@ impl<P: Provider> Executor<P> {
         let ending = match object {
             Some(object) => Ending::Dispute {
                 provider: self.provider.profile().provider,
+                account: self.account().to_owned(),
                 alert,
                 object,
             },

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::clock;
 use crate::db::pauses::Pause;
 
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ impl Pauses {
                 code = "sending_paused",
                 pause.kind,
                 pause.reason,
-                pause.since = %pause.since,
+                pause.since = %clock::shown(pause.since),
                 "sending is paused: charges are accepted and wait"
             );
         }
@@ -45,7 +46,7 @@ impl Pauses {
                 code = "sending_resumed",
                 pause.kind,
                 pause.reason,
-                pause.since = %pause.since,
+                pause.since = %clock::shown(pause.since),
                 still_paused = !now.is_empty(),
                 "a pause has ended"
             );

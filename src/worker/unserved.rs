@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::db::claim::Unserved;
 
 /// How long the same job is left to others before it is told of: several of their claims. A backlog that somebody works
@@ -34,7 +35,7 @@ impl UnservedAccounts {
             tracing::error!(
                 code = "account_not_configured",
                 account = unserved.account,
-                waiting_since = %unserved.due_at,
+                waiting_since = %clock::shown(unserved.due_at),
                 "jobs wait for an account that this process does not have, and no other process takes them"
             );
         }

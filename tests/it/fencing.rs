@@ -423,6 +423,7 @@ impl Held {
             hold: self.hold,
             ending: Ending::Dispute {
                 provider: "stripe",
+                account: "default".to_owned(),
                 alert: Alert::AmountDiffers,
                 object: Box::new(object),
             },

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::output::{self, table, time};
 use crate::cli::settings::Settings;
-use crate::cli::{database, merchants};
+use crate::cli::{accounts, database, job_story, merchants};
 use crate::db::charge_search::{self, FoundCharge, Search};
 use crate::domain::charge::{Stage, Status};
 use crate::domain::ids::ChargeId;
@@ -24,6 +24,9 @@ pub(in crate::cli) struct List {
     /// Of this merchant.
     #[arg(long, value_name = "NAME")]
     merchant: Option<String>,
+    /// In this account at the provider.
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
     /// With exactly this reference.
     #[arg(long)]
     reference: Option<String>,
@@ -60,7 +63,8 @@ fn known<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 impl List {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        let mut connection = database::connect(&self.settings.load()?).await?;
+        let config = self.settings.load()?;
+        let mut connection = database::connect(&config).await?;
         let merchant = match &self.merchant {
             Some(name) => Some(merchants::find(&mut connection, name).await?),
             None => None,
@@ -72,6 +76,10 @@ impl List {
             merchant,
             reference: self.reference.as_deref(),
             older_than: self.older_than,
+            account: self
+                .account
+                .as_deref()
+                .map(|name| accounts::named(name, &config)),
             // One more tells whether there are more.
             limit: i64::from(self.limit) + 1,
         };
@@ -89,12 +97,13 @@ impl List {
             let document = json!({ "data": data, "has_more": has_more });
             return output::data(&format!("{document:#}"));
         }
-        let rows: Vec<[String; 9]> = found.iter().map(row).collect();
+        let rows: Vec<[String; 10]> = found.iter().map(row).collect();
         output::data(&table(
             [
                 "id",
                 "created",
                 "merchant",
+                "account",
                 "amount",
                 "",
                 "stage",
@@ -140,16 +149,18 @@ fn is_open(stage: Stage) -> bool {
     status_of(stage) == Status::InProgress
 }
 
-fn row(charge: &FoundCharge) -> [String; 9] {
-    let job = match (charge.job_state.as_deref(), &charge.last_error) {
+fn row(charge: &FoundCharge) -> [String; 10] {
+    let why = job_story::why(charge.last_error.as_deref(), charge.last_call.as_ref());
+    let job = match (charge.job_state.as_deref(), why) {
         (None, _) => String::new(),
         (Some(state), None) => state.to_owned(),
-        (Some(state), Some(error)) => format!("{state} ({error})"),
+        (Some(state), Some(why)) => format!("{state} ({why})"),
     };
     [
         ChargeId::from_uuid(charge.id).to_string(),
         time(charge.created_at),
         charge.merchant.clone().unwrap_or_default(),
+        charge.account.clone().unwrap_or_else(|| "-".to_owned()),
         charge.amount.to_string(),
         charge.currency.clone(),
         charge.stage.clone(),
@@ -167,6 +178,7 @@ fn as_json(charge: &FoundCharge) -> Value {
             "run_at": charge.run_at.map(time),
             "lease_until": charge.lease_until.map(time),
             "last_error": charge.last_error,
+            "last_call": charge.last_call,
         })
     });
     let fields = [
@@ -183,6 +195,7 @@ fn as_json(charge: &FoundCharge) -> Value {
         ("stage", json!(charge.stage)),
         ("money", json!(charge.money)),
         ("attempts", json!(charge.attempts)),
+        ("provider_account", json!(charge.account)),
         ("provider_charge_id", json!(charge.provider_charge_id)),
         ("created_at", json!(time(charge.created_at))),
         ("updated_at", json!(time(charge.updated_at))),

@@ -8,14 +8,17 @@ use time::OffsetDateTime;
 
 use super::{find, story};
 use crate::cli::database;
+use crate::cli::job_story::{self, Waits};
 use crate::cli::output::{self, time};
 use crate::cli::settings::Settings;
 use crate::db::charge_events::Event;
 use crate::db::outbox::Job;
+use crate::db::pauses::Pause;
 use crate::db::provider_events::Told;
-use crate::db::{charge_events, merchants, outbox, provider_events};
+use crate::db::{charge_events, merchants, outbox, pauses, provider_events, refunds};
 use crate::domain::charge::{Charge, State};
 use crate::domain::ids::ChargeId;
+use crate::domain::refund::Refund;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Show {
@@ -38,13 +41,18 @@ struct View {
     job: Option<Job>,
     events: Vec<Event>,
     told: Vec<Told>,
+    /// Newest first.
+    refunds: Vec<Refund>,
+    pauses: Vec<Pause>,
+    missing_account: bool,
     /// The database's clock, while there is a job to compare with it.
     now: OffsetDateTime,
 }
 
 impl Show {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        let mut connection = database::connect(&self.settings.load()?).await?;
+        let config = self.settings.load()?;
+        let mut connection = database::connect(&config).await?;
         let charge = find(&mut connection, self.id).await?;
         let job = outbox::find(&mut connection, self.id).await?;
         let view = View {
@@ -53,6 +61,12 @@ impl Show {
             job,
             events: charge_events::list(&mut connection, self.id).await?,
             told: provider_events::of_charge(&mut connection, self.id, MOST_TOLD).await?,
+            refunds: refunds::of_charge(&mut connection, self.id).await?,
+            pauses: pauses::list(&mut connection).await?,
+            missing_account: charge
+                .account
+                .as_deref()
+                .is_some_and(|account| !config.provider.has_account(account)),
             charge,
         };
         if self.json {
@@ -86,6 +100,10 @@ impl View {
             ("version", json!(progress.version)),
             ("amount", json!(request.amount)),
             ("currency", json!(request.currency)),
+            (
+                "amount_refunded",
+                json!((charge.amount_refunded > 0).then_some(charge.amount_refunded)),
+            ),
             ("payment_method", json!(request.payment_method)),
             ("customer", json!(request.customer)),
             ("return_url", json!(request.return_url)),
@@ -107,7 +125,14 @@ impl View {
             ("created_at", json!(time(charge.created_at))),
             ("updated_at", json!(time(charge.updated_at))),
             ("finished_at", json!(charge.finished_at.map(time))),
-            ("age", json!(story::age(charge, self.now))),
+            (
+                "age",
+                json!(job_story::age(
+                    charge.created_at,
+                    charge.finished_at,
+                    self.now
+                )),
+            ),
         ];
         fields
             .into_iter()
@@ -121,13 +146,23 @@ impl View {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
-        object.insert("job".to_owned(), self.job.as_ref().map_or(Value::Null, job));
+        object.insert(
+            "job".to_owned(),
+            self.job.as_ref().map_or(Value::Null, job_story::job),
+        );
         object.insert("next".to_owned(), json!(self.next()));
         object.insert(
             "provider_request_ids".to_owned(),
-            json!(story::request_ids(&self.events)),
+            json!(job_story::request_ids(&self.events)),
         );
-        object.insert("events".to_owned(), self.events.iter().map(event).collect());
+        object.insert(
+            "events".to_owned(),
+            self.events.iter().map(job_story::event).collect(),
+        );
+        object.insert(
+            "refunds".to_owned(),
+            self.refunds.iter().map(refund).collect(),
+        );
         object.insert(
             "provider_events".to_owned(),
             self.told.iter().map(told).collect(),
@@ -136,13 +171,19 @@ impl View {
     }
 
     fn next(&self) -> Vec<String> {
-        story::next(&self.charge, self.job.as_ref())
+        let account = self.charge.account.as_deref();
+        let waits = self.job.as_ref().map(|job| Waits {
+            job,
+            pauses: &self.pauses,
+            missing_account: account.filter(|_| self.missing_account),
+        });
+        story::next(&self.charge, waits)
     }
 
     fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         for (name, value) in self.fields() {
-            writeln!(text, "{name:<20}{}", plain(&value))?;
+            writeln!(text, "{name:<20}{}", job_story::plain(&value))?;
         }
         writeln!(text, "\nnext")?;
         for line in self.next() {
@@ -158,41 +199,22 @@ impl View {
                 progress.prepares + 1
             )?;
         }
-        if let Some(call) = self.job.as_ref().and_then(|job| job.last_call.as_ref()) {
-            writeln!(text, "  the last one: {}", story::call(call))?;
+        job_story::calls(&mut text, self.job.as_ref(), &self.events)?;
+        job_story::about_job(&mut text, self.job.as_ref())?;
+        if !self.refunds.is_empty() {
+            writeln!(text, "\nrefunds")?;
         }
-        let request_ids = story::request_ids(&self.events);
-        if !request_ids.is_empty() {
-            writeln!(text, "  provider's request ids: {}", request_ids.join(", "))?;
-        }
-        if let Some(Value::Object(entries)) = self.job.as_ref().map(job) {
-            writeln!(text, "\njob")?;
-            for (name, value) in entries.iter().filter(|(_, value)| !value.is_null()) {
-                writeln!(text, "  {name:<18}{}", plain(value))?;
-            }
-        }
-        writeln!(
-            text,
-            "\nhistory\n  {}  v1  accepted",
-            time(self.charge.created_at)
-        )?;
-        for event in &self.events {
-            write!(
+        for refund in &self.refunds {
+            writeln!(
                 text,
-                "  {}  v{}  {} by {}",
-                time(event.at),
-                event.version,
-                event.kind,
-                event.actor
+                "  {}  {} {}  {}",
+                refund.id,
+                refund.amount,
+                refund.currency,
+                refund.progress.state.stage()
             )?;
-            if let Some(reason) = &event.reason {
-                write!(text, ": {reason}")?;
-            }
-            if let Some(detail) = &event.detail {
-                write!(text, "  {detail}")?;
-            }
-            writeln!(text)?;
         }
+        job_story::history(&mut text, self.charge.created_at, &self.events)?;
         if !self.told.is_empty() {
             writeln!(text, "\ntold by the provider")?;
         }
@@ -213,11 +235,14 @@ impl View {
     }
 }
 
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        _ => value.to_string(),
-    }
+fn refund(refund: &Refund) -> Value {
+    json!({
+        "id": refund.id.to_string(),
+        "amount": refund.amount,
+        "currency": refund.currency,
+        "status": refund.progress.state.status().as_str(),
+        "stage": refund.progress.state.stage().as_str(),
+    })
 }
 
 fn told(told: &Told) -> Value {
@@ -226,32 +251,5 @@ fn told(told: &Told) -> Value {
         "kind": told.kind,
         "effect": told.effect,
         "received_at": time(told.received_at),
-    })
-}
-
-fn job(job: &Job) -> Value {
-    json!({
-        "id": job.id,
-        "kind": job.kind,
-        "payload_version": job.payload_version,
-        "state": job.state,
-        "attempt": job.attempt,
-        "run_at": time(job.run_at),
-        "lease_token": job.lease_token,
-        "lease_until": job.lease_until.map(time),
-        "last_error": job.last_error,
-        "last_call": job.last_call,
-        "created_at": time(job.created_at),
-    })
-}
-
-fn event(event: &Event) -> Value {
-    json!({
-        "at": time(event.at),
-        "version": event.version,
-        "kind": event.kind,
-        "actor": event.actor,
-        "reason": event.reason,
-        "detail": event.detail,
     })
 }

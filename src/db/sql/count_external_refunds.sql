@@ -87,13 +87,15 @@ deliveries AS (
         AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 ),
 disputed AS (
-    INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
+    INSERT INTO discrepancies (kind, provider, provider_account, provider_charge_id, charge_id, detail)
     SELECT
         -- Of a stamp of ours without a row: lost, or the client was told otherwise.
         CASE WHEN EXISTS (SELECT FROM refunds WHERE refunds.id = written.refund_id) THEN 'second_refund' ELSE 'refund_unknown' END,
-        $1, provider_refund_id, charge_id, jsonb_build_object('amount', amount, 'status', status)
+        $1, charges.provider_account, written.provider_refund_id, written.charge_id,
+        jsonb_build_object('amount', written.amount, 'status', written.status)
     FROM written
-    WHERE refund_id IS NOT NULL
+    JOIN charges ON charges.id = written.charge_id
+    WHERE written.refund_id IS NOT NULL
     ON CONFLICT ON CONSTRAINT discrepancies_once DO NOTHING
 )
 SELECT provider_refund_id AS "provider_refund_id!", refund_id IS NOT NULL AS "stamped!"

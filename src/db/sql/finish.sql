@@ -88,10 +88,10 @@ deliveries AS (
         AND (webhook_endpoints.events = '{}' OR published.type = ANY(webhook_endpoints.events))
 ),
 disputed AS (
-    INSERT INTO discrepancies (kind, provider, provider_charge_id, charge_id, detail)
+    INSERT INTO discrepancies (kind, provider, provider_account, provider_charge_id, charge_id, detail)
     SELECT
         CASE charges.stage WHEN 'succeeded' THEN 'second_success' ELSE 'success_after_failed' END,
-        charges.provider, input.provider_charge_id, charges.id, input.detail::jsonb
+        charges.provider, COALESCE(input.provider_account, charges.provider_account), input.provider_charge_id, charges.id, input.detail::jsonb
     FROM input
     JOIN charges ON charges.id = input.charge_id
     WHERE input.stage = 'succeeded'

@@ -478,7 +478,7 @@ async fn commands_know_the_accounts_of_the_configuration() {
     };
     assert!(of(" a") && !of(" shop"), "{list}");
     for (arguments, says) in [
-        (["merchants", "set-account", "shop", "acme"], "open charges"),
+        (["merchants", "set-account", "shop", "acme"], "new charges"),
         (["merchants", "set-account", "shop", "acme"], "before"),
         (["merchants", "set-account", "shop", "--default"], "`acme`"),
     ] {

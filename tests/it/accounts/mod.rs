@@ -1,6 +1,7 @@
 //! Several accounts at the provider, each merchant on one: a charge is made, looked for, refunded and told of in its own
 //! account, and no account's trouble is another's.
 
+mod desk;
 mod identity;
 mod merchants;
 mod outages;

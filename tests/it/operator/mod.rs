@@ -4,6 +4,7 @@ mod keys;
 mod pause;
 mod resolve;
 mod retry;
+mod shows;
 
 use std::process::Stdio;
 

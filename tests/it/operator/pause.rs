@@ -108,7 +108,7 @@ async fn paused_between_prepare_and_execute(settings: TestSettings<'_>, looks: b
         .stopped_at(&running.client, "prepare", "after")
         .await;
     let said = payonce(&service, PAUSE).await;
-    assert!(said.err.contains("1 jobs are at a worker"), "{said:?}");
+    assert!(said.err.contains("1 job is at a worker"), "{said:?}");
     if looks {
         service.worker_has_looked(&running).await;
     }

@@ -35,7 +35,9 @@ async fn an_operator_sees_what_failed_and_sends_it_again() {
 
     let (done, listed) = payonce(&service, &["webhooks", "endpoints"]).await;
     assert!(
-        done && listed.contains(&endpoint.id) && listed.contains(&receiver.url()),
+        done && listed.contains(&endpoint.id)
+            && listed.contains(&receiver.url())
+            && listed.contains("  shop  "),
         "{listed}"
     );
     assert!(!listed.contains("whsec_"));
@@ -61,7 +63,7 @@ async fn an_operator_sees_what_failed_and_sends_it_again() {
         .await;
     running.client.delivery_is(&endpoint, "failed").await;
     let (done, said) = payonce(&service, &["webhooks", "retry", "--endpoint", &endpoint.id]).await;
-    assert!(done && said.contains("1 deliveries"), "{said}");
+    assert!(done && said.contains("1 delivery is sent again"), "{said}");
     receiver.has(6).await;
     let (done, said) = payonce(
         &service,

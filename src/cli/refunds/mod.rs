@@ -1,22 +1,27 @@
 //! `payonce refunds`: an operator's tools, for any merchant's refunds.
 
+mod show;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::output::{self, Hinted, table, time};
 use super::settings::Settings;
-use super::{charges, database};
-use crate::db::{charge_events, refunds};
+use super::{charges, database, job_story};
+use crate::db::refunds;
 use crate::domain::ids::RefundId;
 use crate::domain::refund::{Refund, RefundState};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Refunds {
-    /// Show a refund and its history.
+    /// Show a refund, what comes next for it and why, and its history.
     Show {
         /// `rfd_` and 32 hex digits.
         id: RefundId,
+        /// As one JSON object.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         settings: Settings,
     },
@@ -28,6 +33,9 @@ pub(super) enum Refunds {
         /// Only those that have not ended.
         #[arg(long)]
         open: bool,
+        /// Only those in this account at the provider.
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
         /// At most as many.
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=1000))]
         limit: i64,
@@ -47,6 +55,7 @@ The run looks at the charge's refunds at the provider first: a retry alone refun
 with key_window_over may have been sent, and the provider may have forgotten its key: it is looked for and not sent. Once you
 have made sure at the provider that it was not made and is not on its way, --send-again sends it under another key.")]
 pub(super) struct Retry {
+    /// `rfd_` and 32 hex digits.
     id: RefundId,
     /// Send it under another key, if none is found: only for who has made sure that no send before will ever land.
     #[arg(long)]
@@ -61,13 +70,15 @@ pub(super) struct Retry {
 impl Refunds {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Show { id, settings } => {
-                let mut connection = database::connect(&settings.load()?).await?;
-                show(&mut connection, id).await
+            Self::Show { id, json, settings } => {
+                let config = settings.load()?;
+                let mut connection = database::connect(&config).await?;
+                show::show(&mut connection, &config, id, json).await
             }
             Self::List {
                 parked,
                 open,
+                account,
                 limit,
                 json,
                 settings,
@@ -76,6 +87,7 @@ impl Refunds {
                 let search = refunds::Search {
                     parked,
                     open,
+                    account: account.as_deref(),
                     limit,
                 };
                 list(&mut connection, search, json).await
@@ -114,34 +126,6 @@ async fn find(connection: &mut PgConnection, id: RefundId) -> anyhow::Result<Ref
     Ok(refund)
 }
 
-async fn show(connection: &mut PgConnection, id: RefundId) -> anyhow::Result<()> {
-    let refund = find(connection, id).await?;
-    let shown = id.to_string();
-    let events: Vec<Value> = charge_events::list(connection, refund.charge())
-        .await?
-        .into_iter()
-        .filter(|event| {
-            let of = event
-                .detail
-                .as_ref()
-                .and_then(|detail| detail.get("refund_id"));
-            of.is_some_and(|of| *of == shown.as_str())
-        })
-        .map(|event| {
-            json!({
-                "at": time(event.at),
-                "kind": event.kind,
-                "actor": event.actor,
-                "reason": event.reason,
-                "detail": event.detail,
-            })
-        })
-        .collect();
-    let mut told = told(&refund);
-    told["events"] = Value::Array(events);
-    output::data(&format!("{told:#}"))
-}
-
 /// In the words of the HTTP interface where it has them.
 fn told(refund: &Refund) -> Value {
     let progress = &refund.progress;
@@ -178,37 +162,46 @@ fn told(refund: &Refund) -> Value {
 
 async fn list(
     connection: &mut PgConnection,
-    search: refunds::Search,
+    search: refunds::Search<'_>,
     json: bool,
 ) -> anyhow::Result<()> {
     let found = refunds::search(connection, search).await?;
     if json {
         let data: Vec<Value> = found
             .iter()
-            .map(|(refund, state, error)| {
-                let mut told = told(refund);
-                told["job"] = json!({ "state": state, "last_error": error });
+            .map(|found| {
+                let mut told = told(&found.refund);
+                told["job"] = json!({
+                    "state": found.job_state,
+                    "last_error": found.last_error,
+                    "last_call": found.last_call,
+                });
                 told
             })
             .collect();
         return output::data(&format!("{:#}", json!({ "data": data })));
     }
-    let rows: Vec<[String; 7]> = found
+    let rows: Vec<[String; 8]> = found
         .iter()
-        .map(|(refund, state, error)| {
+        .map(|found| {
+            let refund = &found.refund;
+            let why = job_story::why(found.last_error.as_deref(), found.last_call.as_ref());
             [
                 refund.id.to_string(),
                 refund.charge().to_string(),
+                refund.provider_account.clone(),
                 format!("{} {}", refund.amount, refund.currency),
                 refund.progress.state.stage().to_string(),
                 time(refund.created_at),
-                state.clone().unwrap_or_default(),
-                error.clone().unwrap_or_default(),
+                found.job_state.clone().unwrap_or_default(),
+                why.unwrap_or_default(),
             ]
         })
         .collect();
     output::data(&table(
-        ["ID", "CHARGE", "AMOUNT", "STAGE", "CREATED", "JOB", "WHY"],
+        [
+            "id", "charge", "account", "amount", "stage", "created", "job", "why",
+        ],
         &rows,
     ))
 }
