@@ -90,7 +90,8 @@ fn check_answer(status: u16, body: &[u8], phase: Phase, answer: &Answer) {
         }
         Answer::NotFound => assert!(status == 404 && phase != Phase::Prepare),
         Answer::Rejected { .. } => assert!(matches!(status, 400 | 404)),
-        Answer::Denied => assert!(matches!(status, 401 | 403)),
+        Answer::Denied => assert_eq!(status, 401),
+        Answer::Forbidden => assert_eq!(status, 403),
         Answer::RateLimited { retry_after } => {
             assert_eq!(status, 429);
             assert!(retry_after.is_none_or(|wait| wait <= Duration::from_hours(1)));

@@ -23,8 +23,8 @@ const DATABASE: &str = "payonce";
 const MERCHANT: &str = "dev";
 /// Fixed, so that a key has the same charge id in every data directory.
 const MERCHANT_ID: Uuid = Uuid::from_u128(0x0de7_0de7_0de7_40de_80de_70de_70de_70de);
-/// The simulator takes any key of this shape; each is an account of its own.
-const SECRET_KEY: &str = "sk_test_payonce_dev";
+/// The simulator takes any key of this shape; each is an account of its own, and commands must name the one that dev uses.
+pub const SECRET_KEY: &str = "sk_test_payonce_dev";
 /// What the simulator signs its deliveries with.
 const WEBHOOK_SECRET: &str = "whsec_payonce_dev";
 

@@ -1,6 +1,7 @@
 //! What the roles are put together from, made as the configuration says; nothing here is started.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::AppError;
 use super::shared::Shared;
@@ -82,6 +83,7 @@ pub(super) fn executors(
                 base: config.worker.breaker_base,
                 cap: config.worker.breaker_cap,
             })),
+            refunds_forbidden: AtomicBool::new(false),
             budget: budget.clone(),
             pauses: Arc::clone(&pauses),
             limits: ExecutorLimits {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::{self, Hinted};
 use super::settings::Settings;
 use crate::app::AppError;
-use crate::app::dev::{Addresses, Dev, DevError, DevSetup};
+use crate::app::dev::{Addresses, Dev, DevError, DevSetup, SECRET_KEY};
 use crate::config::Sources;
 use crate::embedded_postgres::EmbeddedPostgresError;
 use crate::shutdown::Signals;
@@ -95,7 +95,11 @@ fn welcome(at: &Addresses, options: &DevOptions) -> String {
          \n\
          Try it:\n\
          curl -i http://{api}/v1/charges -H 'Authorization: Bearer po_dev_key' -H 'Idempotency-Key: order-42' \\\n  \
-         -H 'Content-Type: application/json' -d '{{\"amount\":1999,\"currency\":\"usd\",\"payment_method\":\"pm_card_visa\"}}'\n",
+         -H 'Content-Type: application/json' -d '{{\"amount\":1999,\"currency\":\"usd\",\"payment_method\":\"pm_card_visa\"}}'\n\
+         \n\
+         For the operator's commands, in another shell:\n\
+         export DATABASE_URL='{database}' \\\n  \
+         PAYONCE__PROVIDER__STRIPE__BASE_URL=http://{simulator} PAYONCE__PROVIDER__STRIPE__SECRET_KEY={SECRET_KEY}\n",
         api = at.api,
         simulator = at.simulator,
         database = at.database,

@@ -110,7 +110,7 @@ fn last(error: &str) -> String {
         "charge_changed" => "a charge that changed meanwhile".to_owned(),
         "refund_changed" => "a refund that changed meanwhile".to_owned(),
         "account_not_configured" => {
-            "a worker that has not the account which holds the object: set provider.account or provider.stripe.accounts"
+"a worker that has not the account which holds the object, or an object in another account than its own: the log says which"
                 .to_owned()
         }
         _ => error.to_owned(),

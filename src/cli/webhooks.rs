@@ -149,7 +149,11 @@ async fn list_deliveries(
                     .event()
                     .map_or_else(String::new, |id| id.to_string()),
                 delivery.event_type.clone().unwrap_or_default(),
-                delivery.state.clone(),
+                // As the API says it.
+                match delivery.state.as_str() {
+                    "due" | "leased" => "pending".to_owned(),
+                    ended => ended.to_owned(),
+                },
                 delivery.attempt.to_string(),
                 last,
                 time(delivery.created_at),

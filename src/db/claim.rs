@@ -82,6 +82,14 @@ impl Job {
         }
     }
 
+    /// Its outbox row, and who holds it.
+    pub fn row(&self) -> (i64, LeaseToken) {
+        match self {
+            Self::Charge(job) => (job.outbox_id, job.lease),
+            Self::Refund(job) => (job.hold.outbox_id, job.hold.lease),
+        }
+    }
+
     /// The account in whose claims it stands. Another than its own, where its row names none and its charge does.
     pub fn queue(&self) -> &str {
         match self {
@@ -249,7 +257,7 @@ pub struct Waiting {
 }
 
 /// The next `limit` merchants after `cursor` that have jobs, in the order of their ids; due are those of merchants that are
-/// on `account`. Each costs two look-ups in the index, however many jobs it has.
+/// on `account` or have their oldest there. Each costs two look-ups in the index, however many jobs it has.
 pub async fn merchants_waiting(
     connection: &mut PgConnection,
     cursor: Uuid,
@@ -273,13 +281,15 @@ pub async fn merchants_waiting(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unserved {
     pub account: String,
-    /// Since when its oldest job could have been claimed, if it could.
+    /// Its oldest job.
+    pub outbox_id: i64,
+    /// Since when that could have been claimed, if it could.
     pub due_at: OffsetDateTime,
     /// The database's clock.
     pub now: OffsetDateTime,
 }
 
-/// The accounts of ready jobs that are not among `known`. Each account costs a look-up in the index, however many jobs it
+/// The accounts of ready jobs that are not among `known`; none while sending is paused, when nobody takes any. Each account costs a look-up in the index, however many jobs it
 /// has.
 pub async fn unserved(
     connection: &mut PgConnection,
@@ -290,28 +300,29 @@ pub async fn unserved(
         r#"
         WITH RECURSIVE visited AS (
             (
-                SELECT provider_account, run_at
+                SELECT provider_account, run_at, id
                 FROM outbox
                 WHERE state NOT IN ('leased', 'parked')
                     AND provider_account IS NOT NULL
-                ORDER BY provider_account, run_at
+                ORDER BY provider_account, run_at, id
                 LIMIT 1
             )
             UNION ALL
-            SELECT next.provider_account, next.run_at
+            SELECT next.provider_account, next.run_at, next.id
             FROM visited
             CROSS JOIN LATERAL (
-                SELECT provider_account, run_at
+                SELECT provider_account, run_at, id
                 FROM outbox
                 WHERE state NOT IN ('leased', 'parked')
                     AND provider_account > visited.provider_account
-                ORDER BY provider_account, run_at
+                ORDER BY provider_account, run_at, id
                 LIMIT 1
             ) AS next
         )
-        SELECT provider_account AS "account!", run_at AS "due_at!", now() AS "now!"
+        SELECT provider_account AS "account!", id AS "outbox_id!", run_at AS "due_at!", now() AS "now!"
         FROM visited
         WHERE provider_account <> ALL($1)
+            AND NOT EXISTS (SELECT FROM pauses)
         "#,
         known,
     )
@@ -501,6 +512,38 @@ pub async fn take_back_all(connection: &mut PgConnection) -> Result<u64, DbError
             last_error = 'holder_gone'
         WHERE state = 'leased'
         "#,
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Gives a job back to who has its charge's account, by its name: a charge keeps the account that it was begun in, and its
+/// row may name none.
+pub async fn leave(
+    connection: &mut PgConnection,
+    outbox_id: i64,
+    token: LeaseToken,
+) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        r#"
+        UPDATE outbox
+        SET provider_account = COALESCE(
+                (SELECT refunds.provider_account FROM refunds WHERE refunds.id = outbox.refund_id),
+                charges.provider_account
+            ),
+            state = 'ready',
+            lease_token = NULL,
+            lease_until = NULL,
+            run_at = now(),
+            last_error = 'account_not_configured'
+        FROM charges
+        WHERE outbox.id = $1
+            AND outbox.lease_token = $2
+            AND charges.id = outbox.charge_id
+        "#,
+        outbox_id,
+        token.as_uuid(),
     )
     .execute(connection)
     .await?;

@@ -88,6 +88,7 @@ pub async fn take_in(
         refund
             .and_then(|refund| refund.stamp)
             .map(RefundId::as_uuid),
+        account.is_default,
     )
     .fetch_one(connection)
     .await?;

@@ -21,7 +21,7 @@ pub async fn remembered(connection: &mut PgConnection) -> Result<Option<OffsetDa
 }
 
 /// Holds sending, on every replica at once, and asks for the sweeps that let it go on when the last of them is finished: one
-/// of each of these accounts, and of each that a merchant is on. Returns those which are not among `accounts`. A process
+/// of each of these accounts, and of each that a merchant is on or a job is for. Returns those which are not among `accounts`. A process
 /// that comes second, or again, asks for sweeps of its own.
 pub async fn begin(
     connection: &mut PgConnection,
@@ -31,10 +31,32 @@ pub async fn begin(
 ) -> Result<Vec<String>, DbError> {
     let elsewhere = sqlx::query_scalar!(
         r#"
-        WITH pause AS (
+        WITH RECURSIVE pause AS (
             INSERT INTO pauses (kind, reason)
             VALUES ('recovery', 'serve --recovery: the provider''s objects are being compared with the books')
             ON CONFLICT ON CONSTRAINT pauses_pkey DO NOTHING
+        ),
+        -- By the index, name after name: a look at every job would be too much of a large queue.
+        of_ready (account) AS (
+            (
+                SELECT provider_account
+                FROM outbox
+                WHERE state NOT IN ('leased', 'parked')
+                    AND provider_account IS NOT NULL
+                ORDER BY provider_account, run_at
+                LIMIT 1
+            )
+            UNION ALL
+            SELECT next.provider_account
+            FROM of_ready
+            CROSS JOIN LATERAL (
+                SELECT provider_account
+                FROM outbox
+                WHERE state NOT IN ('leased', 'parked')
+                    AND provider_account > of_ready.account
+                ORDER BY provider_account, run_at
+                LIMIT 1
+            ) AS next
         ),
         asked AS (
             INSERT INTO sweeps (provider, provider_account, reason, from_at)
@@ -43,6 +65,12 @@ pub async fn begin(
                 SELECT unnest($2::text[]) AS account
                 UNION
                 SELECT provider_account FROM merchants WHERE provider_account IS NOT NULL
+                UNION
+                SELECT account FROM of_ready
+                UNION
+                SELECT provider_account FROM outbox WHERE state = 'leased' AND provider_account IS NOT NULL
+                UNION
+                SELECT provider_account FROM outbox WHERE state = 'parked' AND provider_account IS NOT NULL
             ) AS accounts
             RETURNING provider_account
         )

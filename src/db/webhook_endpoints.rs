@@ -220,7 +220,7 @@ pub async fn delete(
     Ok(deleted.is_some())
 }
 
-/// Writes a test event and its way to this endpoint alone, whatever types it wants.
+/// Writes a test event and its way to this endpoint alone, whatever types it wants. Of one that is disabled it waits.
 pub async fn test(
     connection: &mut PgConnection,
     merchant: MerchantId,
@@ -232,9 +232,14 @@ pub async fn test(
             INSERT INTO events (merchant_id, type, object_id, version, snapshot)
             SELECT
                 merchant_id, 'webhook_endpoint.test', gen_random_uuid(), 1,
-                jsonb_build_object(
-                    'id', 'whe_' || replace(id::text, '-', ''), 'url', url, 'events', events, 'enabled', enabled
-                )
+                -- As the API shows it.
+                jsonb_strip_nulls(jsonb_build_object(
+                    'id', 'whe_' || replace(id::text, '-', ''), 'url', url, 'events', events,
+                    'description', description, 'enabled', enabled, 'disabled_reason', disabled_reason,
+                    'failing_since', to_char(failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                ))
             FROM webhook_endpoints
             WHERE id = $1
                 AND merchant_id = $2

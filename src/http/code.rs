@@ -175,7 +175,7 @@ impl Code {
                 "The Idempotency-Key header is missing",
                 AfterFix,
                 "The request moves money and says no key, so a lost answer could not be told from a new payment. Nothing was stored.",
-                "Make one key for each purchase, keep it, and send it in the Idempotency-Key header with the first try and with every retry.",
+                "Make one key for each purchase and each refund, keep it, and send it in the Idempotency-Key header with the first try and with every retry.",
             ),
             Self::IdempotencyKeyInvalid => (
                 "idempotency_key_invalid",
@@ -272,7 +272,8 @@ impl Code {
                 StatusCode::CONFLICT,
                 "The charge can't be refunded",
                 AfterFix,
-                "Only a completed charge can be refunded: this one is still on its way, or has failed. Nothing was stored.",
+                "Only a completed charge can be refunded: this one is still on its way, or has failed (retry is never then). \
+                 Nothing was stored.",
                 "Read the charge. Once its status is completed, send the same request again; of a failed charge nothing goes back.",
             ),
             Self::PayloadTooLarge => (

@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::body;
-use super::code::Code;
+use super::code::{Code, Retry};
 use crate::db::DbError;
 use crate::domain::ids::ChargeId;
 use crate::domain::request::Violation;
@@ -25,6 +25,7 @@ const MOST_FAULTS: usize = 100;
 #[derive(Debug)]
 pub struct ApiError {
     code: Code,
+    retry: Retry,
     detail: Cow<'static, str>,
     faults: Vec<Fault>,
     charge: Option<ChargeId>,
@@ -64,6 +65,7 @@ impl ApiError {
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
+            retry: code.retry(),
             detail: detail.into(),
             faults: Vec::new(),
             charge: None,
@@ -148,6 +150,13 @@ impl ApiError {
     pub fn with_charge(self, charge: ChargeId) -> Self {
         let charge = Some(charge);
         Self { charge, ..self }
+    }
+
+    /// Though others with this code may come to something, this request never will.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        let retry = Retry::Never;
+        Self { retry, ..self }
     }
 
     /// Whole seconds, and never none at all.
@@ -253,7 +262,7 @@ impl ApiError {
             detail: &self.detail,
             code: code.as_str(),
             request_id,
-            retry: code.retry().as_str(),
+            retry: self.retry.as_str(),
             errors: self.faults.iter().map(ProblemError::from).collect(),
             charge_id: self.charge.map(|charge| charge.to_string()),
         };

@@ -17,7 +17,7 @@ use super::refund_body::RefundBody;
 use super::{HttpState, answer, charges, prefer, read_body};
 use crate::batch::Refusal;
 use crate::db;
-use crate::domain::charge::{Charge, State as ChargeState};
+use crate::domain::charge::{Charge, Stage};
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{ChargeId, MerchantId, RefundId};
 use crate::domain::money::Currency;
@@ -74,9 +74,15 @@ async fn take_in(
     let charge = charge.ok_or_else(charges::absent)?;
     let currency = Currency::parse(&charge.request.currency).ok_or_else(ApiError::internal)?;
     judge(&draft, faults, currency, state)?;
-    let refundable = match (&charge.progress.state, &charge.progress.object) {
-        (ChargeState::Succeeded, Some(object)) => object.id.clone(),
-        _ => return Ok(RefundVerdict::NotRefundable),
+    let stands = charge.progress.state.stage();
+    let refundable = match &charge.progress.object {
+        Some(object) if stands == Stage::Succeeded => object.id.clone(),
+        Some(_) | None => {
+            return Ok(RefundVerdict::NotRefundable {
+                charge: charge.id,
+                stage: stands,
+            });
+        }
     };
     let submission = RefundSubmission {
         merchant,
@@ -144,12 +150,15 @@ async fn accepted_response(
         RefundVerdict::Reused {
             refund,
             differences,
-        } => return Err(reused(refund.charge(), differences)),
-        RefundVerdict::NotRefundable => {
-            let detail = "only a completed charge can be refunded; nothing was stored";
-            return Err(ApiError::new(Code::ChargeNotRefundable, detail));
+        } => return Err(reused(&refund, differences)),
+        RefundVerdict::NotRefundable { charge, stage } => {
+            return Err(not_refundable(charge, stage));
         }
-        RefundVerdict::Exceeds { unrefunded } => return Err(exceeds(unrefunded)),
+        RefundVerdict::Exceeds {
+            charge,
+            unrefunded,
+            asked,
+        } => return Err(exceeds(charge, unrefunded, asked)),
         RefundVerdict::NoCharge => return Err(charges::absent()),
     };
     let mut response = settled_response(state, head, status, refund).await?;
@@ -159,7 +168,28 @@ async fn accepted_response(
     Ok(response)
 }
 
-fn exceeds(unrefunded: i64) -> ApiError {
+fn not_refundable(charge: ChargeId, stage: Stage) -> ApiError {
+    let refused = |detail| ApiError::new(Code::ChargeNotRefundable, detail).with_charge(charge);
+    match stage {
+        Stage::Failed | Stage::Canceled => refused(
+            "the charge has failed: no money moved, and nothing goes back; nothing was stored",
+        )
+        .for_good(),
+        Stage::Pending
+        | Stage::Processing
+        | Stage::RequiresAction
+        | Stage::RequiresReconciliation
+        | Stage::Succeeded => refused(
+            "the charge is in progress, and nothing was stored; once it has completed, send the same request again",
+        ),
+    }
+}
+
+fn exceeds(charge: ChargeId, unrefunded: i64, asked: Option<i64>) -> ApiError {
+    if asked.is_none() {
+        let detail = "nothing is left of the charge: all of it is refunded, or reserved by refunds in progress";
+        return ApiError::new(Code::RefundExceedsCharge, detail).with_charge(charge);
+    }
     let detail =
         format!("{unrefunded} minor units of the charge are neither refunded nor reserved");
     let fault = Fault {
@@ -167,10 +197,12 @@ fn exceeds(unrefunded: i64) -> ApiError {
         rule: "range",
         detail: format!("must be at most {unrefunded}").into(),
     };
-    ApiError::new(Code::RefundExceedsCharge, detail).with_faults(vec![fault])
+    ApiError::new(Code::RefundExceedsCharge, detail)
+        .with_faults(vec![fault])
+        .with_charge(charge)
 }
 
-fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
+fn reused(refund: &Refund, differences: Vec<String>) -> ApiError {
     let faults = differences.into_iter().map(|pointer| Fault {
         place: if pointer == "#/charge_id" {
             Place::Parameter("id".into())
@@ -182,10 +214,13 @@ fn reused(charge: ChargeId, differences: Vec<String>) -> ApiError {
     });
     ApiError::new(
         Code::IdempotencyKeyReused,
-        "an earlier refund with this key asked for something else; charge_id names the charge it is of",
+        format!(
+            "an earlier refund with this key, {}, asked for something else; charge_id names the charge it is of",
+            refund.id
+        ),
     )
     .with_faults(faults.collect())
-    .with_charge(charge)
+    .with_charge(refund.charge())
 }
 
 pub(super) async fn show(

@@ -17,7 +17,7 @@ use crate::db::session::Session;
 use crate::db::{self, DbError};
 use crate::domain::charge::Stage;
 use crate::domain::idempotency::IdempotencyKey;
-use crate::domain::ids::{MerchantId, ProviderChargeId, RefundId};
+use crate::domain::ids::{ChargeId, MerchantId, ProviderChargeId, RefundId};
 use crate::domain::money::Currency;
 use crate::domain::refund::Refund;
 use crate::domain::refund::request::{RefundDraft, RefundInstruction};
@@ -50,9 +50,13 @@ pub enum RefundVerdict {
         differences: Vec<String>,
     },
     /// The charge has not completed.
-    NotRefundable,
-    /// No more than this is left of the charge.
-    Exceeds { unrefunded: i64 },
+    NotRefundable { charge: ChargeId, stage: Stage },
+    /// No more than this is left of the charge; `asked` is none where all of that was asked for.
+    Exceeds {
+        charge: ChargeId,
+        unrefunded: i64,
+        asked: Option<i64>,
+    },
     /// There is no such charge any more.
     NoCharge,
 }
@@ -99,8 +103,15 @@ impl RefundIntake {
                 refund,
                 ours: false,
             } => judge(refund, &draft),
-            Fate::NotRefundable => RefundVerdict::NotRefundable,
-            Fate::Exceeds { unrefunded } => RefundVerdict::Exceeds { unrefunded },
+            Fate::NotRefundable { stage } => RefundVerdict::NotRefundable {
+                charge: draft.charge,
+                stage,
+            },
+            Fate::Exceeds { unrefunded } => RefundVerdict::Exceeds {
+                charge: draft.charge,
+                unrefunded,
+                asked: draft.amount,
+            },
             Fate::NoCharge => RefundVerdict::NoCharge,
         })
     }
@@ -137,7 +148,9 @@ pub enum Fate {
         refund: Box<Refund>,
         ours: bool,
     },
-    NotRefundable,
+    NotRefundable {
+        stage: Stage,
+    },
     Exceeds {
         unrefunded: i64,
     },
@@ -226,8 +239,15 @@ impl AcceptRefund {
             let Some(room) = room else {
                 return Ok(Fate::NoCharge);
             };
-            if room.stage != Stage::Succeeded.as_str() {
-                return Ok(Fate::NotRefundable);
+            match Stage::parse(&room.stage) {
+                Some(Stage::Succeeded) => {}
+                Some(stage) => return Ok(Fate::NotRefundable { stage }),
+                None => {
+                    return Err(DbError::Unreadable {
+                        charge: draft.charge,
+                        column: "stage",
+                    });
+                }
             }
             if room.unrefunded < draft.amount.unwrap_or(1) {
                 return Ok(Fate::Exceeds {

@@ -292,9 +292,11 @@ impl<P: Provider> Sweeper<P> {
 fn unanswered<O: Worded>(answer: &Answer<O>) -> SweepError {
     let word = answer.word();
     match answer {
-        Answer::Denied | Answer::Rejected { .. } | Answer::Refused { .. } | Answer::NotFound => {
-            SweepError::Refused(word)
-        }
+        Answer::Denied
+        | Answer::Forbidden
+        | Answer::Rejected { .. }
+        | Answer::Refused { .. }
+        | Answer::NotFound => SweepError::Refused(word),
         Answer::Object { .. }
         | Answer::NotSent
         | Answer::RateLimited { .. }

@@ -31,6 +31,8 @@ This is payonce's simulator: it speaks the part of Stripe's API that payonce use
   GET  /_sim/faults      how often each fault was met
   POST /_sim/clock       {advance_seconds}                      GET /_sim/requests   the last requests
   PUT  /_sim/hold        {phase, when}                          PUT  /_sim/answer    {phase, status, body, location, effect, times}
+  POST /_sim/authenticate/{id}?result=success|fail              the customer comes back from the bank
+  POST /_sim/settle/{id}?result=succeeded|failed                what a bank decides of an intent or a refund, later too
   PUT  /_sim/webhook     {url, secret, account, seed, lost, twice, late_ms}: events go there; DELETE ends it
   DELETE /_sim           forget everything
 ";

@@ -6,6 +6,7 @@
 //! from its state; after execute, the same; after the completion, nothing is left.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::json;
@@ -48,6 +49,8 @@ pub struct Executor<P> {
     pub strays: Queue<SettleStrays>,
     pub refunds: RefundWrites,
     pub breaker: Arc<Breaker>,
+    /// The provider's last word on our right to refunds.
+    pub refunds_forbidden: AtomicBool,
     pub budget: Budget,
     pub pauses: Arc<Pauses>,
     pub limits: ExecutorLimits,
@@ -77,16 +80,13 @@ impl<P: Provider> Executor<P> {
             return self.settle(hold, Ending::Discard).await;
         }
         let account = &self.provider.profile().account;
-        let elsewhere = if claimed.account != *account {
-            Some(claimed.account.as_str())
-        } else if claimed.strays == Strays::Elsewhere {
-            Some("of a stray object")
-        } else {
-            None
-        };
-        if let Some(account) = elsewhere {
-            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account, "a charge is of an account that this process does not have, or has an object in another account than its own");
-            let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
+        if claimed.account != *account || claimed.strays == Strays::Elsewhere {
+            tracing::error!(code = "account_not_configured", charge.id = %hold.charge, account = claimed.account, "a charge has an object in another account than its own: it waits until somebody has looked");
+            let attempt = u32::try_from(claimed.attempt).unwrap_or(1);
+            let delay = self
+                .limits
+                .retry
+                .delay(Pace::Slow, attempt, self.random.unit());
             return self
                 .settle(
                     hold,

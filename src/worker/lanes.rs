@@ -88,7 +88,7 @@ impl<P: Provider> Lanes<P> {
         }
     }
 
-    /// The default account's executor; also that of jobs whose account this process does not have.
+    /// The default account's executor.
     pub(super) fn default(&self) -> &Arc<Executor<P>> {
         &self.all[0].executor
     }
@@ -107,14 +107,13 @@ impl<P: Provider> Lanes<P> {
     }
 
     /// Who runs a job, and the permit for it: that of its lane or a shared one, or of the default one's, in whose claims
-    /// stands what names no account.
-    pub(super) fn of(&self, job: &Job) -> (Arc<Executor<P>>, Option<OwnedSemaphorePermit>) {
-        let index = self.by_account.get(job.account()).copied();
-        let lane = &self.all[index.unwrap_or_default()];
+    /// stands what names no account. `None` for a job of an account that this process does not have.
+    pub(super) fn of(&self, job: &Job) -> Option<(Arc<Executor<P>>, Option<OwnedSemaphorePermit>)> {
+        let lane = &self.all[*self.by_account.get(job.account())?];
         let permit = [&lane.own, &self.shared, &self.all[0].own]
             .into_iter()
             .find_map(|permits| Arc::clone(permits).try_acquire_owned().ok());
-        (lane.executor.clone(), permit)
+        Some((lane.executor.clone(), permit))
     }
 
     /// Shares the free permits among the accounts that may begin jobs now. A job that is claimed makes its first call at
@@ -174,7 +173,10 @@ impl<P: Provider> Lanes<P> {
             let count = waited.len();
             let known = waited.iter().flatten().copied();
             if ask.lane == 0 {
-                let until = if count < ask.limit {
+                // While sending is paused nothing is claimed, and nothing is seen by that.
+                let until = if lane.executor.pauses.any() {
+                    None
+                } else if count < ask.limit {
                     Some(now)
                 } else {
                     known

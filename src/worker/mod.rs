@@ -188,7 +188,10 @@ impl<P: Provider> Worker<P> {
         for job in claimed {
             match job {
                 Ok(job) => {
-                    let (executor, permit) = self.lanes.of(&job);
+                    let Some((executor, permit)) = self.lanes.of(&job) else {
+                        self.leave(&job).await;
+                        continue;
+                    };
                     let turn = executor.budget.turn(Instant::now());
                     jobs.spawn(run(executor, job, deadline, (turn, permit)));
                 }
@@ -327,6 +330,21 @@ impl<P: Provider> Worker<P> {
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "looking for jobs of other accounts failed");
             }
+        }
+    }
+
+    /// Its charge was begun in an account that had another name here, or none: from now on the job names it too, so that
+    /// only who has the account claims it.
+    async fn leave(&mut self, job: &Job) {
+        let (outbox_id, lease) = job.row();
+        let left = self
+            .session
+            .ask(1, async |connection| {
+                claim::leave(connection, outbox_id, lease).await
+            })
+            .await;
+        if let Err(error) = left {
+            tracing::warn!(error = %Chain(&error), "leaving a job of another account failed; the lease runs out");
         }
     }
 

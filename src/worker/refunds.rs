@@ -8,6 +8,7 @@
 //!
 //! A refund that has ended has a job only to be read again.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
@@ -487,13 +488,39 @@ impl<P: Provider> Executor<P> {
         run.last_call = Some((phase, word));
         self.meters.refund_call(phase, word, asked_at.elapsed());
         tracing::debug!(refund.id = %run.hold.refund, phase = phase.as_str(), answer = word, "the provider answered");
-        self.record_health(answer.health(), word);
+        // A key without the right to refunds says nothing of charges.
+        let is_forbidden = matches!(answer, Answer::Forbidden);
+        self.refunds_are(is_forbidden);
+        if !is_forbidden {
+            self.record_health(answer.health(), word);
+        }
+    }
+
+    /// Says so once the provider's word on our right to refunds changes.
+    fn refunds_are(&self, forbidden: bool) {
+        if self.refunds_forbidden.swap(forbidden, Ordering::Relaxed) == forbidden {
+            return;
+        }
+        if forbidden {
+            tracing::error!(
+                code = "refunds_denied",
+                account = self.account(),
+                "the key has no right to refunds (403): they wait, and charges go on"
+            );
+        } else {
+            tracing::info!(
+                code = "provider_back",
+                account = self.account(),
+                "refunds are allowed"
+            );
+        }
     }
 
     fn listed(&self, run: &mut Run, asked_at: Instant) {
         let phase = RefundPhase::ListRefunds;
         run.last_call = Some((phase, "listed"));
         self.meters.refund_call(phase, "listed", asked_at.elapsed());
+        self.refunds_are(false);
         self.record_health(crate::domain::outcome::Health::Good, "listed");
     }
 }

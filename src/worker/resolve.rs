@@ -49,6 +49,8 @@ pub enum RefusedBecause {
     PayloadUnreadable,
     /// The object is held by an account that is not configured here.
     AccountNotConfigured,
+    /// An object with its stamp is in another account than its own.
+    ObjectElsewhere,
     /// The lease has not enough time left for another call.
     NoTimeLeft,
 }
@@ -59,6 +61,7 @@ impl RefusedBecause {
             Self::Ruled(why) => why.as_str(),
             Self::PayloadUnreadable => "payload_unreadable",
             Self::AccountNotConfigured => "account_not_configured",
+            Self::ObjectElsewhere => "object_elsewhere",
             Self::NoTimeLeft => "no_time_left",
         }
     }
@@ -79,12 +82,18 @@ impl<P: Provider> Executor<P> {
         decision: Decision,
     ) -> Resolved {
         let log = tracing::debug_span!("resolve", charge.id = %claimed.charge);
-        let elsewhere = claimed.strays == Strays::Elsewhere || claimed.account != self.account();
+        let elsewhere = if claimed.account != self.account() {
+            Some(RefusedBecause::AccountNotConfigured)
+        } else if claimed.strays == Strays::Elsewhere {
+            Some(RefusedBecause::ObjectElsewhere)
+        } else {
+            None
+        };
         let Ok(mut run) = Run::open(claimed, deadline, &log) else {
             return refused_unasked(RefusedBecause::PayloadUnreadable);
         };
-        if elsewhere {
-            return refused_unasked(RefusedBecause::AccountNotConfigured);
+        if let Some(why) = elsewhere {
+            return refused_unasked(why);
         }
         let adopted = match self.settle_strays(&mut run).await {
             Ok(adopted) => adopted,

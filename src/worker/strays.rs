@@ -182,6 +182,7 @@ impl<P: Provider> Executor<P> {
             | Answer::Refused { .. }
             | Answer::NotSent
             | Answer::Denied
+            | Answer::Forbidden
             | Answer::NotFound
             | Answer::Rejected { .. }
             | Answer::Unclear { .. } => Pace::Backoff,

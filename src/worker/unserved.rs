@@ -9,15 +9,24 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::db::claim::Unserved;
 
-/// For how long a job is left to others before it is told of: several of their claims.
+/// How long the same job is left to others before it is told of: several of their claims. A backlog that somebody works
+/// off has another oldest job by then.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 /// How often the log says the same.
 const AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 pub(super) struct UnservedAccounts {
-    /// When each was told of last.
-    told: HashMap<String, Instant>,
+    by_name: HashMap<String, Waits>,
+}
+
+#[derive(Debug)]
+struct Waits {
+    /// The oldest job, and since when it is seen.
+    oldest: i64,
+    since: Instant,
+    /// When it was told of last.
+    told: Option<Instant>,
 }
 
 impl UnservedAccounts {
@@ -34,21 +43,30 @@ impl UnservedAccounts {
 
     /// Those to be told of now.
     fn due<'a>(&mut self, unserved: &'a [Unserved], now: Instant) -> Vec<&'a Unserved> {
-        let waits: Vec<&Unserved> = unserved
+        let due: Vec<&Unserved> = unserved
             .iter()
-            .filter(|unserved| unserved.now - unserved.due_at > LEFT_FOR)
+            .filter(|unserved| unserved.now > unserved.due_at)
             .collect();
-        self.told
-            .retain(|account, _| waits.iter().any(|waits| waits.account == *account));
-        waits
-            .into_iter()
-            .filter(|waits| {
-                let told = self.told.get(&waits.account);
-                let again = told.is_none_or(|at| now.saturating_duration_since(*at) >= AGAIN_AFTER);
-                if again {
-                    self.told.insert(waits.account.clone(), now);
+        self.by_name
+            .retain(|account, _| due.iter().any(|due| due.account == *account));
+        due.into_iter()
+            .filter(|due| {
+                let waits = self.by_name.entry(due.account.clone()).or_insert(Waits {
+                    oldest: due.outbox_id,
+                    since: now,
+                    told: None,
+                });
+                if waits.oldest != due.outbox_id {
+                    (waits.oldest, waits.since, waits.told) = (due.outbox_id, now, None);
                 }
-                again
+                let left = now.saturating_duration_since(waits.since) > LEFT_FOR;
+                let again = waits
+                    .told
+                    .is_none_or(|at| now.saturating_duration_since(at) >= AGAIN_AFTER);
+                if left && again {
+                    waits.told = Some(now);
+                }
+                left && again
             })
             .collect()
     }
@@ -60,24 +78,32 @@ mod tests {
     use time::OffsetDateTime;
 
     #[test]
-    fn an_account_is_told_of_after_a_while_once_a_minute_and_anew_when_it_is_without_again() {
+    fn an_account_is_told_of_after_a_while_once_a_minute_and_not_while_somebody_takes_its_jobs() {
         let (start, mut accounts) = (Instant::now(), UnservedAccounts::default());
-        let mut told = |due_for: u64, at: u64| {
+        let mut told = |oldest: Option<i64>, at: u64| {
             let now = OffsetDateTime::UNIX_EPOCH + Duration::from_hours(1);
-            let unserved = [Unserved {
+            let unserved = oldest.map(|outbox_id| Unserved {
                 account: "acme".to_owned(),
-                due_at: now - Duration::from_secs(due_for),
+                outbox_id,
+                due_at: now - Duration::from_mins(10),
                 now,
-            }];
+            });
             accounts
-                .due(&unserved, start + Duration::from_secs(at))
+                .due(unserved.as_slice(), start + Duration::from_secs(at))
                 .len()
         };
-        assert_eq!(told(29, 0), 0);
-        assert_eq!(told(31, 2), 1);
-        assert_eq!(told(90, 61), 0);
-        assert_eq!(told(91, 62), 1);
-        assert_eq!(told(5, 63), 0);
-        assert_eq!(told(31, 64), 1);
+        assert_eq!(told(Some(1), 0), 0);
+        assert_eq!(told(Some(1), 29), 0);
+        assert_eq!(told(Some(1), 31), 1);
+        assert_eq!(told(Some(1), 90), 0);
+        assert_eq!(told(Some(1), 91), 1);
+        // Somebody has taken it, and another is the oldest.
+        assert_eq!(told(Some(2), 152), 0);
+        assert_eq!(told(Some(2), 182), 0);
+        assert_eq!(told(Some(2), 183), 1);
+        // None is left, and the first one is back.
+        assert_eq!(told(None, 184), 0);
+        assert_eq!(told(Some(2), 185), 0);
+        assert_eq!(told(Some(2), 216), 1);
     }
 }

@@ -14,6 +14,8 @@ struct Dev {
     child: Child,
     client: Client,
     ledger: Ledger,
+    /// What it says must be set for commands.
+    exports: Vec<(String, String)>,
 }
 
 impl Dev {
@@ -43,10 +45,22 @@ impl Dev {
         };
         let api = address_of("API").await;
         let simulator = address_of("Simulator").await;
+        let mut exports = Vec::new();
+        while exports.len() < 3 {
+            let line = lines.next_line().await.unwrap().unwrap();
+            for word in line.split_whitespace() {
+                if let Some((name, value)) = word.split_once('=')
+                    && name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+                {
+                    exports.push((name.to_owned(), value.trim_matches('\'').to_owned()));
+                }
+            }
+        }
         Self {
             child,
             client: Client::new(api, "po_dev_key"),
             ledger: Ledger::at(simulator),
+            exports,
         }
     }
 
@@ -85,6 +99,25 @@ impl Drop for DataDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+#[tokio::test]
+async fn the_operators_commands_work_on_dev_with_what_it_says() {
+    let dir = DataDir::new("dev-commands");
+    let dev = Dev::start(&dir.0).await;
+    let body = charge_body("pm_card_visa");
+    let id = dev.client.charge("order-1", &body).await.id();
+    dev.client.terminal(&id).await;
+    let swept = Command::new(env!("CARGO_BIN_EXE_payonce"))
+        .args(["reconcile", "--since", "1h"])
+        .envs(dev.exports.clone())
+        .output()
+        .await
+        .unwrap();
+    let told = String::from_utf8_lossy(&swept.stderr);
+    assert!(swept.status.success(), "{told}");
+    assert!(told.contains(" 1 object"), "{told}");
+    dev.kill().await;
 }
 
 #[tokio::test]

@@ -103,11 +103,19 @@ async fn a_charge_of_another_account_waits_for_a_worker_that_has_it() {
             .then_some(())
     })
     .await;
-    stranger.stop().await;
     assert_eq!(service.ledger.requests().await.len(), calls);
+    // From then on it passes it by: other jobs are done, and this one is not claimed again.
+    let attempt = service.job(&id).await.attempt;
+    service.ledger.release().await;
+    let other = accept(&service, 1).await.remove(0);
+    until("another is done", async || {
+        service.jobs(&other).await.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(service.job(&id).await.attempt, attempt);
+    stranger.stop().await;
     let running = service.run().await;
     assert_eq!(running.client.terminal(&id).await["status"], "completed");
-    service.ledger.release().await;
     service.provider_is_quiet().await;
     running.stop().await;
     service.check_books().await;

@@ -27,6 +27,10 @@ fn words(why: RefusedBecause) -> (&'static str, &'static str) {
             "its instruction is of another release",
             "use the release that accepted it, or a later one",
         ),
+        RefusedBecause::ObjectElsewhere => (
+            "another account than its own has an object with its stamp",
+            "docs/operations.md, the provider's keys and accounts, says how the charge is given to that account",
+        ),
         RefusedBecause::AccountNotConfigured => (
             "its object is held by an account that is not configured here",
             "use the settings of the workers that run it",

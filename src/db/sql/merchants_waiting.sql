@@ -20,17 +20,20 @@ WITH RECURSIVE visited AS (
     ) AS next
     WHERE visited.number < $2
 )
-SELECT visited.merchant_id AS "merchant!", oldest.id IS NOT NULL AS "due!"
+SELECT
+    visited.merchant_id AS "merchant!",
+    -- Those of other accounts have their turns in the claims of these. One that was moved has what it had begun elsewhere:
+    -- it has its turn where it is, and where its oldest is.
+    oldest.id IS NOT NULL
+        AND $4 IN (COALESCE(merchants.provider_account, $3), COALESCE(oldest.provider_account, $3)) AS "due!"
 FROM visited
--- Merchants of other accounts have their turns in the claims of those.
 LEFT JOIN merchants ON merchants.id = visited.merchant_id
 LEFT JOIN LATERAL (
-    SELECT id
+    SELECT id, provider_account
     FROM outbox
     WHERE state = 'ready'
         AND merchant_id = visited.merchant_id
         AND run_at <= now()
-        AND COALESCE(merchants.provider_account, $3) = $4
     ORDER BY run_at
     LIMIT 1
 ) AS oldest ON true

@@ -56,7 +56,8 @@ changed AS (
     WHERE webhook_endpoints.id = changing.id
     RETURNING
         webhook_endpoints.id, webhook_endpoints.merchant_id, webhook_endpoints.url, webhook_endpoints.events,
-        webhook_endpoints.enabled, webhook_endpoints.disabled_reason, webhook_endpoints.updated_at
+        webhook_endpoints.description, webhook_endpoints.enabled, webhook_endpoints.disabled_reason,
+        webhook_endpoints.failing_since, webhook_endpoints.created_at, webhook_endpoints.updated_at
 ),
 disabled AS (
     SELECT *
@@ -67,10 +68,14 @@ published AS (
     INSERT INTO events (merchant_id, type, object_id, version, snapshot)
     SELECT
         merchant_id, 'webhook_endpoint.disabled', gen_random_uuid(), 1,
-        jsonb_build_object(
-            'id', 'whe_' || replace(id::text, '-', ''), 'url', url, 'events', events, 'enabled', enabled,
-            'disabled_reason', disabled_reason
-        )
+        -- As the API shows it.
+        jsonb_strip_nulls(jsonb_build_object(
+            'id', 'whe_' || replace(id::text, '-', ''), 'url', url, 'events', events, 'description', description,
+            'enabled', enabled, 'disabled_reason', disabled_reason,
+            'failing_since', to_char(failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+        ))
     FROM disabled
     RETURNING merchant_id, position, id, type
 ),

@@ -1,11 +1,18 @@
 -- Who stores the object comes before whom the stamp names: only what is stored is ever executed.
 WITH charge AS MATERIALIZED (
-    SELECT id, stage, provider_charge_id, true AS stored
+    SELECT id, stage, false AS has_another, true AS stored
     FROM charges
     WHERE provider = $1
         AND provider_charge_id = $3
     UNION ALL
-    SELECT id, stage, provider_charge_id, false
+    SELECT
+        id, stage,
+        -- It stores another object, or it is to have one in another account than the one that has this.
+        CASE
+            WHEN provider_charge_id IS NULL THEN COALESCE(provider_account <> $5, NOT $15)
+            ELSE provider_charge_id <> $3
+        END,
+        false
     FROM charges
     WHERE id = $4
         AND provider = $1
@@ -49,8 +56,8 @@ judged AS (
             ) THEN 'nothing_new'
             WHEN $13 IS NOT NULL THEN 'sweep_asked'
             WHEN charge.id IS NULL AND $4::uuid IS NULL THEN 'not_ours'
-            WHEN (charge.id IS NULL OR charge.provider_charge_id <> $3) AND $12 THEN 'nothing_new'
-            WHEN charge.id IS NULL OR charge.provider_charge_id <> $3 THEN 'sweep_asked'
+            WHEN (charge.id IS NULL OR charge.has_another) AND $12 THEN 'nothing_new'
+            WHEN charge.id IS NULL OR charge.has_another THEN 'sweep_asked'
             WHEN charge.stage = 'succeeded' THEN 'nothing_new'
             WHEN charge.stage IN ('failed', 'canceled') AND $8 THEN 'sweep_asked'
             WHEN charge.stage IN ('failed', 'canceled') OR $9 THEN 'nothing_new'

@@ -55,8 +55,10 @@ pub enum Answer<O = Object> {
     RateLimited {
         retry_after: Option<Duration>,
     },
-    /// The provider does not take our credentials (401, 403).
+    /// The provider does not take our credentials (401).
     Denied,
+    /// Our credentials have no right to this call (403).
+    Forbidden,
     /// The provider has no object under the stored id.
     NotFound,
     /// The provider calls a parameter of ours wrong, and not the payment.
@@ -301,7 +303,7 @@ pub fn decide(phase: Phase, answer: Answer, context: Context<'_>) -> Step {
             (Phase::Execute, true) => Step::Read,
             (Phase::Read | Phase::Cancel, _) => unclear(),
         },
-        Answer::NotSent | Answer::Denied => Step::Wait {
+        Answer::NotSent | Answer::Denied | Answer::Forbidden => Step::Wait {
             certainty: Certainty::AsBefore,
             pace: Pace::Backoff,
             new_prepare_key: false,
@@ -539,7 +541,7 @@ impl<O: Worded> Answer<O> {
             }
             Self::NotSent => Health::Ailing,
             Self::RateLimited { retry_after } => Health::Throttled(*retry_after),
-            Self::Denied => Health::Denied,
+            Self::Denied | Self::Forbidden => Health::Denied,
             Self::Unclear { reason, replayed } => match reason {
                 Unclear::Timeout
                 | Unclear::ConnectionLost
@@ -568,6 +570,7 @@ impl<O: Worded> Answer<O> {
             Self::NotSent => "not_sent",
             Self::RateLimited { .. } => "rate_limited",
             Self::Denied => "denied",
+            Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
             Self::Rejected { .. } => "rejected",
             Self::Unclear { reason, .. } => reason.as_str(),
@@ -590,6 +593,7 @@ impl Answer {
         "not_sent",
         "rate_limited",
         "denied",
+        "forbidden",
         "not_found",
         "rejected",
         "timeout",

@@ -278,6 +278,7 @@ mod tests {
             for answer in [
                 Answer::NotSent,
                 Answer::Denied,
+                Answer::Forbidden,
                 Answer::NotFound,
                 Answer::RateLimited { retry_after: None },
                 Answer::Rejected {

@@ -175,6 +175,7 @@ fn every_answer_has_its_word_in_the_list() {
         Answer::NotSent,
         Answer::RateLimited { retry_after: None },
         Answer::Denied,
+        Answer::Forbidden,
         Answer::NotFound,
         Answer::Rejected {
             detail: String::new(),
@@ -396,12 +397,14 @@ fn a_rate_limit_changes_nothing_and_sets_the_pace() {
 #[test]
 fn refused_credentials_fail_nothing() {
     for phase in PHASES {
-        assert_eq!(
-            answered(phase, Answer::Denied),
-            waits(Certainty::AsBefore, Pace::Backoff)
-        );
+        for denied in [Answer::Denied, Answer::Forbidden] {
+            assert_eq!(denied.health(), Health::Denied);
+            assert_eq!(
+                answered(phase, denied),
+                waits(Certainty::AsBefore, Pace::Backoff)
+            );
+        }
     }
-    assert_eq!(Answer::<Object>::Denied.health(), Health::Denied);
 }
 
 #[test]
@@ -535,6 +538,7 @@ fn only_what_can_move_no_more_fails() {
     let mut answers = vec![
         Answer::NotSent,
         Answer::Denied,
+        Answer::Forbidden,
         Answer::NotFound,
         Answer::RateLimited { retry_after: None },
         Answer::Rejected {

@@ -264,7 +264,38 @@ async fn a_charge_that_has_an_object_in_another_account_waits_and_is_not_made_ag
     running.stop().await;
     assert_eq!(service.accounts_with_object(&id).await, [AT_ACME]);
     assert_eq!(service.accounts_charged(&id).await, [AT_ACME]);
+    let wants = [
+        "charges", "resolve", &id, "--as", "failed", "--reason", "x", "--yes",
+    ];
+    let said = payonce_with(&service, ACME, &wants).await;
+    assert!(
+        said.code == 1 && said.err.contains("another account than its own"),
+        "{said:?}"
+    );
+    // As the documentation says: its job goes on with what is there.
+    let charge = crate::support::books::uuid_of(&id);
+    sqlx::query(GIVEN_TO_ACME)
+        .bind(charge)
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let running = service.run_with(Roles::ALL, ACME).await;
+    let ended = running.client.terminal(&id).await;
+    assert_eq!(ended["status"], "completed");
+    running.stop().await;
+    assert_eq!(service.accounts_charged(&id).await, [AT_ACME]);
+    service.check_books().await;
 }
+
+const GIVEN_TO_ACME: &str = "
+    WITH moved AS (
+        UPDATE charges SET provider_account = 'acme'
+        WHERE id = $1 AND provider_charge_id IS NULL AND attempts = 0
+        RETURNING id
+    )
+    UPDATE outbox SET provider_account = 'acme', payload_version = 2
+    FROM moved WHERE outbox.charge_id = moved.id
+";
 
 /// Asks for a walk of the default account, as far back as any look, and returns when it is finished.
 async fn walked(service: &TestService) {
@@ -368,6 +399,53 @@ async fn a_recovery_waits_for_the_accounts_that_merchants_are_on() {
     service.check_books().await;
 }
 
+/// Its merchant is on another since, and what it had begun is sent again by whoever has the account.
+#[tokio::test]
+async fn a_recovery_waits_for_the_accounts_that_open_charges_are_in() {
+    let service = TestService::new().await;
+    let (_, token) = service.make_merchant_on("mover", "acme").await;
+    let id = accepted(&service, &token, "order-1").await;
+    service.put_on("mover", None).await;
+    let recovering = service
+        .run_recovering(Since::Ago(Duration::from_hours(1)))
+        .await;
+    let asked = "SELECT count(*) FROM sweeps
+        WHERE reason = 'recovery' AND provider_account = 'acme' AND finished_at IS NULL";
+    assert_eq!(service.count(asked).await, 1);
+    until("the default account is compared", async || {
+        let finished = "SELECT count(*) FROM sweeps
+            WHERE reason = 'recovery' AND provider_account = 'default' AND finished_at IS NOT NULL";
+        (service.count(finished).await == 1).then_some(())
+    })
+    .await;
+    assert_eq!(service.count("SELECT count(*) FROM pauses").await, 1);
+    let with = service.run_with(Roles::ALL, ACME).await;
+    let client = with.client.with_token(&token);
+    assert_eq!(client.terminal(&id).await["status"], "completed");
+    assert_eq!(service.accounts_charged(&id).await, [AT_ACME]);
+    recovering.stop().await;
+    with.stop().await;
+    service.check_books().await;
+}
+
+/// What nobody takes while sending is paused is nobody's fault.
+#[tokio::test]
+async fn no_account_is_missed_while_sending_is_paused() {
+    let service = TestService::new().await;
+    let (_, token) = service.make_merchant_on("acme", "acme").await;
+    accepted(&service, &token, "order-1").await;
+    let mut connection = service.books.acquire().await.unwrap();
+    let known = ["default".to_owned()];
+    for (paused, missed) in [(false, 1), (true, 0)] {
+        if paused {
+            let pause = "INSERT INTO pauses (kind, reason) VALUES ('operator', 'a test')";
+            sqlx::query(pause).execute(&service.books).await.unwrap();
+        }
+        let unserved = claim::unserved(&mut connection, &known).await.unwrap();
+        assert_eq!(unserved.len(), missed, "{unserved:?}");
+    }
+}
+
 #[tokio::test]
 async fn commands_know_the_accounts_of_the_configuration() {
     let service = TestService::new().await;
@@ -418,4 +496,16 @@ async fn commands_know_the_accounts_of_the_configuration() {
         "{swept:?}"
     );
     assert_eq!(run(&["reconcile", "--account", "nobody"]).await.code, 1);
+    // An account that does not answer keeps nobody from knowing of the others.
+    service
+        .ledger
+        .settings(json!({"revoked": ["sk_test_it"]}))
+        .await;
+    let swept = run(&["reconcile", "--since", "1h"]).await;
+    assert!(
+        swept.code == 1
+            && swept.err.contains("not compared to the end: `default`")
+            && swept.err.contains("swept the account `acme`"),
+        "{swept:?}"
+    );
 }

@@ -146,3 +146,39 @@ async fn the_backlog_of_an_account_that_a_process_does_not_have_is_not_walked_fo
     let read = entries_read(&service).await - before;
     assert!(read < i64::from(BACKLOG) * 15, "{read} entries");
 }
+
+/// What it had in the account that it was on has its turn there all the same.
+#[tokio::test]
+async fn a_moved_merchants_refund_does_not_wait_for_anothers_backlog_where_its_charge_is() {
+    let service = TestService::new().await;
+    let (_, token) = service.make_merchant("mover").await;
+    let running = service.run_with(Roles::ALL, ACME).await;
+    let client = running.client.with_token(&token);
+    let body = charge_body("pm_card_visa");
+    let id = client.charge("order-1", &body).await.id();
+    client.terminal(&id).await;
+    running.stop().await;
+    service.put_on("mover", Some("acme")).await;
+    backlog(&service, &service.token, "pm_card_visa", 20_000).await;
+    let settings = [
+        ACME[0],
+        ("provider.stripe.calls_per_second", "50"),
+        ("worker.permits", "32"),
+        ("worker.fair_after", "100ms"),
+    ];
+    let running = service.run_with(Roles::ALL, &settings).await;
+    until("the backlog is worked on", async || {
+        (completed_of(&service, super::HERE).await >= 10).then_some(())
+    })
+    .await;
+    let client = running.client.with_token(&token);
+    let began = Instant::now();
+    let refund = client
+        .refund(&id, "back-1", &serde_json::json!({"amount": 400}))
+        .await;
+    let refund = refund.body["id"].as_str().unwrap().to_owned();
+    assert_eq!(client.refund_ended(&refund).await["status"], "completed");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    running.stop().await;
+}

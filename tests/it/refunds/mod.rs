@@ -138,9 +138,15 @@ async fn an_amount_left_out_is_all_that_is_left() {
     }
     assert_eq!(shop.charge_now().await["amount_refunded"], 1000);
     let client = &shop.running.client;
-    for body in [json!({}), json!({"amount": 1})] {
+    for (body, faults) in [(json!({}), 0), (json!({"amount": 1}), 1)] {
         let more = client.refund(&shop.charge, "return-3", &body).await;
         assert_eq!((more.status, more.code()), (422, "refund_exceeds_charge"));
+        // A field is at fault where one was sent.
+        let named = more.body["errors"].as_array().map_or(0, Vec::len);
+        assert_eq!(
+            (named, &more.body["charge_id"]),
+            (faults, &json!(shop.charge))
+        );
     }
     // It was accepted when there was room.
     let again = client.refund(&shop.charge, "return-2", &json!({})).await;
@@ -245,6 +251,24 @@ async fn a_key_used_for_another_refund_is_refused_and_a_charge_may_have_the_same
 }
 
 #[tokio::test]
+async fn a_refund_of_a_failed_charge_is_refused_for_good() {
+    let service = TestService::new().await;
+    let running = service.run().await;
+    let body = charge_body("pm_card_chargeDeclined");
+    let failed = running.client.charge_and_wait("order-1", &body, 20).await;
+    let refused = running
+        .client
+        .refund(&failed.id(), "return-1", &json!({}))
+        .await;
+    assert_eq!(
+        (refused.status, refused.code(), &refused.body["retry"]),
+        (409, "charge_not_refundable", &json!("never"))
+    );
+    assert_eq!(refused.body["charge_id"], failed.body["id"]);
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn only_a_completed_charge_is_refunded_and_only_by_its_merchant() {
     let service = TestService::new().await;
     let running = service.run_with(API, &[]).await;
@@ -254,6 +278,10 @@ async fn only_a_completed_charge_is_refunded_and_only_by_its_merchant() {
     assert_eq!(
         (refused.status, refused.code()),
         (409, "charge_not_refundable")
+    );
+    assert_eq!(
+        (&refused.body["retry"], &refused.body["charge_id"]),
+        (&json!("after_fix"), &json!(open.id()))
     );
     let nothing = "chg_00000000000000000000000000000000";
     for (charge, client) in [

@@ -119,6 +119,42 @@ async fn whatever_goes_wrong_at_once_all_refunds_end_once_it_stops() {
     shop.close().await;
 }
 
+/// A restricted key may have the right to charges alone.
+#[tokio::test]
+async fn a_key_without_the_right_to_refunds_makes_refunds_wait_and_no_charge() {
+    let shop = Charged::with("pm_card_visa", &IMPATIENT).await;
+    let ledger = &shop.service.ledger;
+    let body = json!({"error": {"type": "invalid_request_error", "message": "no"}}).to_string();
+    for phase in ["refund", "read_refunds"] {
+        ledger
+            .dictate(json!({"phase": phase, "status": 403, "body": body, "times": 1_000_000}))
+            .await;
+    }
+    let refund = shop.refund("return-1", json!({"amount": 350})).await;
+    let refused = async || {
+        let requests = ledger.requests().await;
+        let refused = requests.iter().filter(|request| request["status"] == 403);
+        refused.count()
+    };
+    until("it was refused twice", async || {
+        (refused().await >= 2).then_some(())
+    })
+    .await;
+    let scrape = shop.running.scrape().await;
+    assert_eq!(scrape.count("payonce_breaker_open"), 0);
+    let body = charge_body("pm_card_visa");
+    let other = shop
+        .running
+        .client
+        .charge_and_wait("order-2", &body, 20)
+        .await;
+    assert_eq!(other.body["status"], "completed");
+    ledger.dictate_nothing().await;
+    assert_eq!(shop.ended(&refund).await["status"], "completed");
+    assert_eq!(ledger.refunds().await.len(), 1);
+    shop.close().await;
+}
+
 /// A stored error is replayed for as long as the key lives: the key has run to its end, and another one is taken.
 #[tokio::test]
 async fn an_error_replayed_under_the_key_leads_to_another_key_once_a_look_has_found_nothing() {

@@ -209,6 +209,8 @@ async fn a_receiver_that_is_gone_is_disabled_at_once_and_its_merchants_others_ar
         (&shown["enabled"], &shown["disabled_reason"]),
         (&json!(false), &json!("gone"))
     );
+    // The whole object, as the API shows it.
+    assert_eq!(notice["data"], shown);
 
     // What happens now is not on its way there; what was, goes on when it is enabled again.
     let id = client

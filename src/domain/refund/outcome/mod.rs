@@ -122,6 +122,7 @@ impl RefundObject {
         "not_sent",
         "rate_limited",
         "denied",
+        "forbidden",
         "not_found",
         "rejected",
         "timeout",
@@ -300,7 +301,9 @@ pub fn after_send(answer: Answer<RefundObject>, asked: &AskedRefund, attempts: i
                 wait(RefundCertainty::Unclear, Pace::Backoff)
             }
         }
-        Answer::NotSent | Answer::Denied => wait(RefundCertainty::NotSent, Pace::Backoff),
+        Answer::NotSent | Answer::Denied | Answer::Forbidden => {
+            wait(RefundCertainty::NotSent, Pace::Backoff)
+        }
         Answer::RateLimited { retry_after } => wait(
             RefundCertainty::NotSent,
             retry_after.map_or(Pace::Backoff, Pace::After),
@@ -337,6 +340,7 @@ pub fn unread(answer: &Answer<RefundObject>) -> RefundStep {
         | Answer::Refused { .. }
         | Answer::NotSent
         | Answer::Denied
+        | Answer::Forbidden
         | Answer::Unclear { .. } => wait(RefundCertainty::AsBefore, Pace::Backoff),
     }
 }

@@ -169,6 +169,7 @@ fn no_silence_no_error_page_and_no_number_of_attempts_ever_fails_a_refund() {
     for answer in [
         Answer::NotSent,
         Answer::Denied,
+        Answer::Forbidden,
         Answer::RateLimited { retry_after: None },
     ] {
         assert!(matches!(

@@ -176,6 +176,7 @@ fn from_error<C: Called>(
         Answer::Rejected { .. }
         | Answer::NotFound
         | Answer::Denied
+        | Answer::Forbidden
         | Answer::RateLimited { .. }
             if replayed =>
         {
@@ -220,7 +221,8 @@ fn from_client_error<C: Called>(
         (429, _) => Answer::RateLimited {
             retry_after: retry_after(headers),
         },
-        (401 | 403, _) => Answer::Denied,
+        (401, _) => Answer::Denied,
+        (403, _) => Answer::Forbidden,
         (400 | 402 | 404, None) => unclear(Unclear::Unreadable),
         (400 | 402 | 404, Some(error)) => named(status, &error, called, replayed),
         // 409 without a code that is known, 424 and whatever else.

@@ -190,9 +190,9 @@ fn what_says_nothing_about_the_money_is_unclear() {
 
 #[test]
 fn credentials_that_are_not_taken_are_denied() {
-    for status in [401, 403] {
+    for (status, denied) in [(401, Answer::Denied), (403, Answer::Forbidden)] {
         for body in ["", "<html>", &error("invalid_request_error", "x", "")] {
-            assert_eq!(answer(status, body, Phase::Execute), Answer::Denied);
+            assert_eq!(answer(status, body, Phase::Execute), denied);
         }
     }
 }
