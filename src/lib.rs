@@ -11,6 +11,7 @@ pub mod db;
 pub mod domain;
 pub mod embedded_postgres;
 pub mod http;
+pub mod identity;
 pub mod intake;
 pub mod meters;
 pub mod provider;

@@ -72,7 +72,8 @@ pub fn account(name: Option<&str>) -> &'static Account {
 }
 
 /// The share of calls that go wrong, by step.
-const RATES: [(&str, f64); 6] = [
+const RATES: [(&str, f64); 7] = [
+    ("account", 0.1),
     ("prepare", 0.2),
     ("execute", 0.2),
     ("read", 0.1),

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::accounts::missing;
-pub(crate) use self::parts::sweeper;
-use self::parts::{Parts, account_of, events, executors, reads, session_maker, waits};
+use self::parts::{Parts, account_of, events, executors, identities, reads, session_maker, waits};
+pub(crate) use self::parts::{check_account, identity, sweeper};
 use self::recovery::Since;
 use crate::batch::{Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
@@ -34,9 +34,11 @@ use crate::db::session::Durability;
 use crate::db::sessions::{self, SessionsError};
 use crate::domain::api_key::Mode;
 use crate::http::{self, HttpMeters, HttpParts, HttpState, ServerMeters, ServerSettings};
+use crate::identity::{Checker, NotOpen};
 use crate::intake::refunds::RefundIntake;
 use crate::intake::{Accept, Intake, IntakeMeters, IntakeSettings};
 use crate::meters::Meters;
+use crate::provider::Provider;
 use crate::provider::stripe::currency::RULES;
 use crate::provider::stripe::signature::InvalidWebhookSecret;
 use crate::random::Random;
@@ -75,6 +77,8 @@ pub enum AppError {
     NothingRemembered,
     #[error("{0}.secret_key is not a key of Stripe's")]
     SecretKey(String),
+    #[error(transparent)]
+    Account(#[from] NotOpen),
     #[error("one of the webhook_secrets")]
     WebhookSecret(#[from] InvalidWebhookSecret),
     #[error("the Stripe adapter can't be made")]
@@ -138,6 +142,7 @@ impl App {
             waits: waits(setup.config, setup.roles, &meters),
             meters,
             budgets: budgets(setup.config),
+            identities: identities(setup.config),
         };
         let mut observer = shared.observer();
         if setup.roles.api {
@@ -273,6 +278,7 @@ impl App {
     ) -> Result<Vec<(String, Arc<Breaker>)>, AppError> {
         let (setup, database) = (shared.setup, shared.database);
         let (config, random) = (setup.config, &setup.random);
+        let meters = WorkerMeters::new(&shared.meters);
         let Parts {
             executors,
             storing,
@@ -283,14 +289,27 @@ impl App {
             config,
             database,
             random,
-            &shared.budgets,
+            (&shared.budgets, &shared.identities),
             &shared.waits,
-            &WorkerMeters::new(&shared.meters),
+            &meters,
         )?;
         let breakers = executors
             .iter()
             .map(|executor| (executor.account().to_owned(), Arc::clone(&executor.breaker)))
             .collect();
+        for executor in &executors {
+            self.start_checker(Checker {
+                identity: Arc::clone(&executor.identity),
+                provider: Arc::clone(&executor.provider),
+                session: session_maker(config, database, Durability::Durable)(),
+                breaker: Arc::clone(&executor.breaker),
+                meters: meters.clone(),
+                wake: shared.accepted.clone(),
+                base: config.worker.breaker_base,
+                cap: config.worker.breaker_cap,
+                random: random.clone(),
+            });
+        }
         self.start_batcher(storing);
         self.start_batcher(completing);
         self.start_batcher(settling);
@@ -315,6 +334,14 @@ impl App {
             "worker"
         });
         Ok(breakers)
+    }
+
+    fn start_checker<P: Provider>(&mut self, checker: Checker<P>) {
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            checker.run(shutdown).await;
+            "checker"
+        });
     }
 
     /// What sends events to merchants, unless another process does. Charges do not wait for it.
@@ -370,9 +397,10 @@ impl App {
             "reconciler"
         });
         let meters = SweepMeters::new(&shared.meters);
-        for (account, budget) in config.provider.accounts().zip(&shared.budgets) {
-            let (budget, meters) = (budget.clone(), meters.clone());
-            let sweeper = sweeper(config, account, database, &setup.random, budget, meters)?;
+        let accounts = config.provider.accounts().zip(&shared.budgets);
+        for ((account, budget), identity) in accounts.zip(&shared.identities) {
+            let (its, meters) = ((budget.clone(), Arc::clone(identity)), meters.clone());
+            let sweeper = sweeper(config, account, database, &setup.random, its, meters)?;
             let shutdown = self.shutdown.clone();
             self.tasks.spawn(async move {
                 sweeper.run(shutdown).await;

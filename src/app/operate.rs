@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{AppError, Parts, executors};
+use super::{AppError, Parts, executors, identities};
 use crate::batch::{Batcher, Statement};
 use crate::budget::Budget;
 use crate::config::Config;
@@ -38,7 +38,10 @@ impl Desk {
             config,
             database,
             random,
-            &vec![Budget::unbounded(); config.provider.accounts().count()],
+            (
+                &vec![Budget::unbounded(); config.provider.accounts().count()],
+                &identities(config),
+            ),
             &Waits::none(),
             &unmeasured,
         )?;

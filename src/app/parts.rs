@@ -14,6 +14,7 @@ use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
 use crate::db::sweeps::Account;
 use crate::http::{EventEndpoints, EventMeters, EventParts};
+use crate::identity::{self, Identity};
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
 use crate::provider::stripe::signature::WebhookSecret;
@@ -40,12 +41,12 @@ pub(super) struct Parts {
     pub(super) keeping: Vec<Batcher<KeepRefund>>,
 }
 
-/// `budgets`: one for each account.
+/// A budget and an identity for each account.
 pub(super) fn executors(
     config: &Config,
     database: &DatabaseUrl,
     random: &Random,
-    budgets: &[Budget],
+    (budgets, identities): (&[Budget], &[Arc<Identity>]),
     waits: &Waits,
     meters: &WorkerMeters,
 ) -> Result<Parts, AppError> {
@@ -71,9 +72,10 @@ pub(super) fn executors(
         random,
     );
     let pauses = Arc::new(Pauses::default());
-    let executor = |(account, budget): (AccountSettings<'_>, &Budget)| {
+    let executor = |((account, budget), identity): ((AccountSettings<'_>, &Budget), &Arc<_>)| {
         Ok::<_, AppError>(Executor {
             provider: Arc::new(stripe(config, account)?),
+            identity: Arc::clone(identity),
             store: store.clone(),
             completion: completion.clone(),
             strays: strays.clone(),
@@ -96,7 +98,8 @@ pub(super) fn executors(
             meters: meters.clone(),
         })
     };
-    let executors = config.provider.accounts().zip(budgets).map(executor);
+    let accounts = config.provider.accounts().zip(budgets).zip(identities);
+    let executors = accounts.map(executor);
     Ok(Parts {
         executors: executors.collect::<Result<_, _>>()?,
         storing,
@@ -155,7 +158,7 @@ pub(crate) fn sweeper(
     account: AccountSettings<'_>,
     database: &DatabaseUrl,
     random: &Random,
-    budget: Budget,
+    (budget, identity): (Budget, Arc<Identity>),
     meters: SweepMeters,
 ) -> Result<Sweeper<Stripe>, AppError> {
     let session = session_maker(config, database, Durability::Durable)();
@@ -170,7 +173,28 @@ pub(crate) fn sweeper(
         random: random.clone(),
         meters,
     };
-    Ok(Sweeper::new(provider, account_of(account), session, parts))
+    let account = account_of(account);
+    Ok(Sweeper::new(provider, identity, account, session, parts))
+}
+
+/// One for each account: what is known of a key is known to all of a process.
+pub(crate) fn identities(config: &Config) -> Vec<Arc<Identity>> {
+    config.provider.accounts().map(identity).collect()
+}
+
+pub(crate) fn identity(account: AccountSettings<'_>) -> Arc<Identity> {
+    Arc::new(Identity::new(RULES.provider, account.name.to_owned()))
+}
+
+/// Checks an account's key for one command.
+pub(crate) async fn check_account(
+    config: &Config,
+    account: AccountSettings<'_>,
+    database: &DatabaseUrl,
+) -> Result<(), AppError> {
+    let provider = stripe(config, account)?;
+    let mut session = session_maker(config, database, Durability::Durable)();
+    Ok(identity::check_once(&provider, &mut session).await?)
 }
 
 /// Who waits in this process; where nobody can, nothing is measured of it.

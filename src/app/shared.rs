@@ -12,6 +12,7 @@ use crate::db;
 use crate::db::pool::Pool;
 use crate::db::session::Durability;
 use crate::http::Readiness;
+use crate::identity::Identity;
 use crate::meters::Meters;
 use crate::watches::Waits;
 
@@ -28,6 +29,8 @@ pub(super) struct Shared<'a> {
     pub(super) meters: Meters,
     /// For all calls to the provider, one for each account.
     pub(super) budgets: Vec<Budget>,
+    /// Whether the accounts' keys are theirs, for whoever sends with them.
+    pub(super) identities: Vec<Arc<Identity>>,
 }
 
 impl Shared<'_> {

@@ -70,7 +70,11 @@ impl Reconcile {
         // One account's trouble keeps none of the others from being compared.
         let mut unswept = Vec::new();
         for account in wanted {
-            match sweep(&config, account, self.since).await {
+            let swept = match accounts::check(&config, account).await {
+                Ok(()) => sweep(&config, account, self.since).await,
+                Err(error) => Err(error),
+            };
+            match swept {
                 Ok(standing) => output::message(format_args!(
                     "swept the account `{}`: the provider has {} with a stamp of ours from the last {}",
                     account.name,
@@ -132,7 +136,7 @@ pub(super) async fn sweep(
         account,
         database::url(config)?,
         &Random::from_os(),
-        Budget::unbounded(),
+        (Budget::unbounded(), app::identity(account)),
         meters,
     )?;
     let id = sweeper.want(window).await?;

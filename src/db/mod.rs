@@ -6,6 +6,7 @@
 //! all of them for each batch.
 
 pub mod account_standing;
+pub mod accounts;
 pub mod api_keys;
 pub mod attempt;
 pub mod books;

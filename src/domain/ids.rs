@@ -173,6 +173,27 @@ impl fmt::Display for ProviderRefundId {
     }
 }
 
+/// The provider's own id of one of its accounts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProviderAccountId(ProviderChargeId);
+
+impl ProviderAccountId {
+    /// By the rule of [`ProviderChargeId::parse`].
+    pub fn parse(text: &str) -> Option<Self> {
+        ProviderChargeId::parse(text).map(Self)
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for ProviderAccountId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Fences one hold of one outbox row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseToken(Uuid);

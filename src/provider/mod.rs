@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use crate::domain::ids::{ChargeId, ProviderChargeId, ProviderRefundId, RefundId};
-use crate::domain::outcome::{Answer, Object};
+use crate::domain::ids::{
+    ChargeId, ProviderAccountId, ProviderChargeId, ProviderRefundId, RefundId,
+};
+use crate::domain::outcome::{Answer, Object, Worded};
 use crate::domain::refund::outcome::RefundObject;
 use crate::domain::refund::request::RefundInstruction;
 use crate::domain::request::Instruction;
@@ -67,8 +69,27 @@ pub struct RefundPage {
     pub next: Option<ProviderRefundId>,
 }
 
+/// Whose account the credentials open.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Whose {
+    Account(ProviderAccountId),
+    /// The provider takes the credentials, and they may not ask this.
+    Untold,
+    /// Nothing is known.
+    Unanswered(Answer<ProviderAccountId>),
+}
+
+impl Worded for ProviderAccountId {
+    fn word(&self) -> &'static str {
+        "account"
+    }
+}
+
 pub trait Provider: Send + Sync + 'static {
     fn profile(&self) -> &Profile;
+
+    /// Asks whose account the credentials open.
+    fn whose(&self) -> impl Future<Output = Whose> + Send;
 
     /// Makes the object that moves no money, under `key`, stamped with the charge's id.
     fn prepare(

@@ -22,6 +22,7 @@ use crate::db::sweeps::{Account, Taken};
 use crate::db::{self, DbError};
 use crate::domain::ids::LeaseToken;
 use crate::domain::request::ProviderRules;
+use crate::identity::{AnotherAccount, Identity, NotOpen};
 use crate::meters::Meters;
 use crate::provider::Provider;
 use crate::random::Random;
@@ -74,6 +75,7 @@ impl SweepMeters {
 
 pub struct Sweeper<P> {
     pub(super) provider: Arc<P>,
+    identity: Arc<Identity>,
     pub(super) account: Account,
     pub(super) session: Session,
     pub(super) parts: SweepParts,
@@ -93,6 +95,9 @@ pub struct SweepParts {
 pub enum SweepError {
     #[error("the books did not answer")]
     Database(#[from] DbError),
+    /// The books would be compared with another account's objects, and all of them differ.
+    #[error(transparent)]
+    AnotherAccount(#[from] AnotherAccount),
     /// It answered, and will answer so until somebody mends it.
     #[error("the provider refused us: {0}")]
     Refused(&'static str),
@@ -128,9 +133,16 @@ pub(super) struct Walk {
 }
 
 impl<P: Provider> Sweeper<P> {
-    pub fn new(provider: Arc<P>, account: Account, session: Session, parts: SweepParts) -> Self {
+    pub fn new(
+        provider: Arc<P>,
+        identity: Arc<Identity>,
+        account: Account,
+        session: Session,
+        parts: SweepParts,
+    ) -> Self {
         Self {
             provider,
+            identity,
             account,
             session,
             parts,
@@ -164,6 +176,7 @@ impl<P: Provider> Sweeper<P> {
                 }
                 Err(
                     error @ (SweepError::Database(_)
+                    | SweepError::AnotherAccount(_)
                     | SweepError::Refused(_)
                     | SweepError::Provider(_)
                     | SweepError::LeaseLost),
@@ -243,7 +256,23 @@ impl<P: Provider> Sweeper<P> {
         Ok(Some(walk.swept))
     }
 
+    /// Whether the key is of the account that the books are compared with.
+    async fn check(&mut self) -> Result<(), SweepError> {
+        self.identity
+            .check(&*self.provider, &mut self.session)
+            .await
+            .map_err(|not_open| match not_open {
+                NotOpen::AnotherAccount(another) => {
+                    self.identity.tell(&another);
+                    SweepError::AnotherAccount(another)
+                }
+                NotOpen::Unanswered { word, .. } => SweepError::Provider(word),
+                NotOpen::Database(error) => SweepError::Database(error),
+            })
+    }
+
     async fn walk(&mut self, walk: &mut Walk) -> Result<(), SweepError> {
+        self.check().await?;
         self.theirs(walk).await?;
         self.ours(walk).await?;
         self.refunds(walk).await?;

@@ -85,8 +85,8 @@ impl Operation {
             | Self::Search
             | Self::Events
             | Self::Balance
-            | Self::Account
             | Self::Unknown => Phase::Read,
+            Self::Account => Phase::Account,
         }
     }
 }

@@ -38,7 +38,7 @@ impl Run {
         }
         let now_ms = self.shared.now_ms(&mut state);
         match self.call.phase {
-            Phase::Read | Phase::ReadRefunds => self.read(&state, now_ms),
+            Phase::Read | Phase::ReadRefunds | Phase::Account => self.read(&state, now_ms),
             Phase::Refund => self.refund(&mut state, ticket, busy, now_ms),
             Phase::Prepare | Phase::Execute | Phase::Cancel => {
                 self.write(&mut state, ticket, busy, now_ms)

@@ -20,6 +20,8 @@ pub(super) enum Phase {
     Refund,
     /// Reads one refund or lists them.
     ReadRefunds,
+    /// Asks whose the key is.
+    Account,
 }
 
 impl Phase {
@@ -31,13 +33,14 @@ impl Phase {
             Self::Cancel => "cancel",
             Self::Refund => "refund",
             Self::ReadRefunds => "read_refunds",
+            Self::Account => "account",
         }
     }
 
     pub(super) fn is_of_refunds(self) -> bool {
         match self {
             Self::Refund | Self::ReadRefunds => true,
-            Self::Prepare | Self::Execute | Self::Read | Self::Cancel => false,
+            Self::Prepare | Self::Execute | Self::Read | Self::Cancel | Self::Account => false,
         }
     }
 }
@@ -141,12 +144,12 @@ impl Default for Settings {
 pub(super) struct Dice {
     rng: StdRng,
     /// For each phase the faults with their cumulated rates.
-    faults: [Vec<(f64, Fault)>; 6],
+    faults: [Vec<(f64, Fault)>; 7],
 }
 
 impl Dice {
     pub(super) fn new(settings: &Settings) -> Result<Self, String> {
-        let mut faults: [Vec<(f64, Fault)>; 6] = Default::default();
+        let mut faults: [Vec<(f64, Fault)>; 7] = Default::default();
         for (name, &rate) in &settings.rates {
             if !(0.0..=1.0).contains(&rate) {
                 return Err(format!("rates.{name} is not between 0 and 1"));
@@ -158,6 +161,7 @@ impl Dice {
                 Some(("read", fault)) => (&[Phase::Read][..], fault),
                 Some(("cancel", fault)) => (&[Phase::Cancel][..], fault),
                 Some(("refund", fault)) => (&[Phase::Refund][..], fault),
+                Some(("account", fault)) => (&[Phase::Account][..], fault),
                 Some(("read_refunds", fault)) => (&[Phase::ReadRefunds][..], fault),
                 Some(_) => (&[][..], ""),
             };

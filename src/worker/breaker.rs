@@ -116,6 +116,29 @@ impl Breaker {
         }
     }
 
+    /// Learns from an account's answer, and says it when the breaker opens or closes by it.
+    pub fn learn(&self, account: &str, health: Health, answer: &'static str) {
+        match self.record(health, Instant::now()) {
+            Some(Change::Opened) => {
+                let code = if health == Health::Denied {
+                    "provider_denied"
+                } else {
+                    "provider_ailing"
+                };
+                tracing::error!(
+                    code,
+                    account,
+                    answer,
+                    "the breaker opened: the provider is asked by one job at a time"
+                );
+            }
+            Some(Change::Closed) => {
+                tracing::info!(code = "provider_back", account, "the breaker closed");
+            }
+            None => {}
+        }
+    }
+
     fn open(&self, state: &mut State, now: Instant) -> Option<Change> {
         let was_open = state.next_probe.is_some();
         if was_open && !state.probing {

@@ -13,7 +13,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, Change};
+use super::breaker::Breaker;
 use super::meters::WorkerMeters;
 use super::pauses::Pauses;
 use super::run::{Call, Run};
@@ -27,6 +27,7 @@ use crate::domain::charge::{Progress, State, StoredObject};
 use crate::domain::ids::ProviderChargeId;
 use crate::domain::outcome::{self, CanMoveNoMore, Certainty, Context, Health, Phase, Step};
 use crate::domain::retry::{Pace, RetryPolicy};
+use crate::identity::Identity;
 use crate::provider::{Provider, Reply};
 use crate::random::Random;
 use crate::refund_completion::RefundWrites;
@@ -44,6 +45,7 @@ pub struct ExecutorLimits {
 
 pub struct Executor<P> {
     pub provider: Arc<P>,
+    pub identity: Arc<Identity>,
     pub store: Queue<StoreObject>,
     pub completion: Completion,
     pub strays: Queue<SettleStrays>,
@@ -57,6 +59,9 @@ pub struct Executor<P> {
     pub random: Random,
     pub meters: WorkerMeters,
 }
+
+/// Why a job waits whose account's key was not checked, or is another account's.
+pub(super) const NOT_OPEN: &str = "account_not_verified";
 
 /// How a run ended; for the loop and for tests.
 #[derive(Debug)]
@@ -99,6 +104,9 @@ impl<P: Provider> Executor<P> {
                     },
                 )
                 .await;
+        }
+        if !self.identity.is_open() {
+            return self.settle(hold, self.until_it_is_open()).await;
         }
         // Also of an instruction that can't be read.
         if claimed.cancel_requested
@@ -211,6 +219,17 @@ impl<P: Provider> Executor<P> {
         self.settle(hold, ending).await
     }
 
+    /// The lane was shut after the job was claimed.
+    fn until_it_is_open(&self) -> Ending {
+        Ending::Wait {
+            progress: None,
+            delay: self.limits.retry.delay(Pace::Slow, 1, self.random.unit()),
+            reason: NOT_OPEN,
+            look_from: None,
+            call: None,
+        }
+    }
+
     /// Whether the provider may have forgotten our key, so that preparing again would make a second object.
     pub(super) fn key_may_be_forgotten(
         &self,
@@ -299,29 +318,7 @@ impl<P: Provider> Executor<P> {
     }
 
     pub(super) fn record_health(&self, health: Health, answer: &'static str) {
-        match self.breaker.record(health, Instant::now()) {
-            Some(Change::Opened) => {
-                let code = if health == Health::Denied {
-                    "provider_denied"
-                } else {
-                    "provider_ailing"
-                };
-                tracing::error!(
-                    code,
-                    account = self.account(),
-                    answer,
-                    "the breaker opened: the provider is asked by one job at a time"
-                );
-            }
-            Some(Change::Closed) => {
-                tracing::info!(
-                    code = "provider_back",
-                    account = self.account(),
-                    "the breaker closed"
-                );
-            }
-            None => {}
-        }
+        self.breaker.learn(self.account(), health, answer);
     }
 
     pub(super) fn decide(run: &mut Run<'_>, phase: Phase, reply: Reply) -> Step {

@@ -16,11 +16,15 @@ use super::executor::Executor;
 use super::fairness::{Fairness, Next};
 use super::{Claims, WorkerLimits};
 use crate::budget::Room;
+use crate::db::accounts::Pinned;
 use crate::db::claim::Job;
 use crate::provider::Provider;
 
 /// The part of what an account would have if all permits were shared evenly that is its own, whatever the others hold.
 const OWN_PART: usize = 4;
+
+/// When a lane is looked at again whose key was not checked yet. The worker is woken when it opens.
+const SHUT_FOR: Duration = Duration::from_secs(1);
 
 pub(super) struct Lanes<P> {
     /// The default account's first.
@@ -99,6 +103,13 @@ impl<P: Provider> Lanes<P> {
 
     pub(super) fn account(&self, index: usize) -> &str {
         self.all[index].executor.account()
+    }
+
+    /// Learns which accounts the names stand for: a key may have become another account's since it was checked.
+    pub(super) fn look(&self, pins: &[Pinned]) {
+        for lane in &self.all {
+            lane.executor.identity.look(pins);
+        }
     }
 
     pub(super) fn accounts(&self) -> Vec<String> {
@@ -234,10 +245,13 @@ impl Seen {
 }
 
 impl<P: Provider> Lane<P> {
-    /// What it may claim with so many `free` permits; `Err` if its budget or its breaker lets nothing begin before then.
+    /// What it may claim with so many `free` permits; `Err` if its key, its budget or its breaker lets nothing begin before then.
     fn ask(&mut self, index: usize, free: usize, now: Instant) -> Result<Option<Ask>, Instant> {
         if free == 0 {
             return Ok(None);
+        }
+        if !self.executor.identity.is_open() {
+            return Err(now + SHUT_FOR);
         }
         let room = match self.executor.budget.room(now) {
             Room::Unbounded => free,

@@ -22,8 +22,25 @@ pub struct WorkerMeters {
     pub completion: BatchMeters,
     calls: Arc<[CallMeters; 4]>,
     refund_calls: Arc<[CallMeters; 3]>,
+    account_calls: Arc<CallMeters>,
     runs: Runs,
 }
+
+/// What can come back when it is asked whose account a key opens.
+const ACCOUNT_WORDS: &[&str] = &[
+    "account",
+    "not_sent",
+    "rate_limited",
+    "denied",
+    "forbidden",
+    "rejected",
+    "timeout",
+    "connection_lost",
+    "server_error",
+    "unreadable_answer",
+    "unknown_status",
+    "redirect",
+];
 
 struct CallMeters {
     answers: BTreeMap<&'static str, Counter>,
@@ -83,6 +100,7 @@ impl WorkerMeters {
             refund_calls: Arc::new(RefundPhase::ALL.map(|phase| {
                 CallMeters::new(meters, phase.as_str(), RefundObject::WORDS)
             })),
+            account_calls: Arc::new(CallMeters::new(meters, "account", ACCOUNT_WORDS)),
             runs: Runs {
                 applied: run("applied"),
                 already_settled: run("already_settled"),
@@ -112,6 +130,11 @@ impl WorkerMeters {
             RefundPhase::ListRefunds => list,
         };
         call.count(word, took);
+    }
+
+    /// Whose account the key opens was asked.
+    pub(crate) fn account_call(&self, word: &'static str, took: Duration) {
+        self.account_calls.count(word, took);
     }
 
     pub(super) fn ran(&self, ran: &Ran) {

@@ -105,6 +105,7 @@ impl<P: Provider> Worker<P> {
             if Instant::now() >= next_take_back {
                 self.take_back().await;
                 self.look_for_pauses().await;
+                self.look_for_pins().await;
                 self.look_for_unserved_accounts().await;
                 next_take_back = Instant::now() + self.limits.take_back_interval;
             }
@@ -188,7 +189,11 @@ impl<P: Provider> Worker<P> {
         for job in claimed {
             match job {
                 Ok(job) => {
-                    let Some((executor, permit)) = self.lanes.of(&job) else {
+                    // What names no account stands in the default one's queue, and may be of one whose lane is shut.
+                    let its = self.lanes.of(&job).filter(|(executor, _)| {
+                        executor.identity.is_open() || job.queue() == executor.account()
+                    });
+                    let Some((executor, permit)) = its else {
                         self.leave(&job).await;
                         continue;
                     };
@@ -313,6 +318,22 @@ impl<P: Provider> Worker<P> {
         }
     }
 
+    async fn look_for_pins(&mut self) {
+        let provider = self.lanes.default().provider.profile().provider;
+        match self
+            .session
+            .ask(1, async |connection| {
+                db::accounts::list(connection, provider).await
+            })
+            .await
+        {
+            Ok(pins) => self.lanes.look(&pins),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "looking for the accounts that names stand for failed");
+            }
+        }
+    }
+
     /// Jobs for accounts that no process has wait where they are; the log says so.
     async fn look_for_unserved_accounts(&mut self) {
         let known = self.lanes.accounts();
@@ -333,8 +354,8 @@ impl<P: Provider> Worker<P> {
         }
     }
 
-    /// Its charge was begun in an account that had another name here, or none: from now on the job names it too, so that
-    /// only who has the account claims it.
+    /// Its charge was begun in an account that was the default one here, or is in none: from now on the job names it too, so
+    /// that it is claimed for that account alone.
     async fn leave(&mut self, job: &Job) {
         let (outbox_id, lease) = job.row();
         let left = self

@@ -15,7 +15,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::executor::{Executor, Ran};
+use super::executor::{Executor, NOT_OPEN, Ran};
 use crate::batch::Refusal;
 use crate::budget::{Priority, Turn};
 use crate::completion::{LastCall, Settled};
@@ -109,6 +109,10 @@ impl<P: Provider> Executor<P> {
             tracing::error!(code = "account_not_configured", refund.id = %hold.refund, account = %claimed.account, "a refund's charge is in an account that this process does not have");
             let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
             return self.put_off(hold, "account_not_configured", delay).await;
+        }
+        if !self.identity.is_open() {
+            let delay = self.limits.retry.delay(Pace::Slow, 1, self.random.unit());
+            return self.put_off(hold, NOT_OPEN, delay).await;
         }
         let Some(run) = Run::open(claimed, deadline, turn) else {
             tracing::error!(code = "payload_unreadable", refund.id = %hold.refund, "a job's payload can't be read; it is parked");

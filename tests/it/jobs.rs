@@ -94,9 +94,11 @@ async fn a_charge_of_another_account_waits_for_a_worker_that_has_it() {
     process.kill().await;
     service.leases_run_out().await;
     let calls = service.ledger.requests().await.len();
-    let stranger = service
-        .run_with(WORKER, &[("provider.account", "another")])
-        .await;
+    let another = [
+        ("provider.account", "another"),
+        ("provider.stripe.secret_key", "sk_test_another"),
+    ];
+    let stranger = service.run_with(WORKER, &another).await;
     until("the stranger has given it back", async || {
         let job = service.job(&id).await;
         (job.state == "ready" && job.last_error.as_deref() == Some("account_not_configured"))

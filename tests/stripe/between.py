@@ -1,6 +1,6 @@
 """Stands between payonce and localstripe, which refuses some parameters that Stripe takes, and shows an intent without what has
-been received and with an action for Stripe's JavaScript alone: takes the former out and counts them, and shows the latter as
-Stripe does to who gave a `return_url`. Nothing else is changed; where that is asked for, answers come late or not at all."""
+been received and with an action for Stripe's JavaScript alone, and has no `/v1/account`: takes the first out and counts them,
+shows the second as Stripe does to who gave a `return_url`, and answers the third itself. Nothing else is changed; where that is asked for, answers come late or not at all."""
 
 import collections
 import http.client
@@ -109,6 +109,9 @@ class Between:
                 body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
                 unknown = UNKNOWN["/confirm"] if last == "confirm" else UNKNOWN.get(path, set())
                 body, query = between.strip(body, unknown), between.strip(query, UNKNOWN["GET"])
+                if path == "/v1/account":
+                    self.tell(200, "application/json", json.dumps({"id": "acct_localstripe", "object": "account"}).encode())
+                    return
                 upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
                 headers = {
                     "authorization": self.headers.get("authorization", ""),
@@ -122,9 +125,12 @@ class Between:
                     return
                 if answer.status == 200:
                     text = json.dumps(as_stripe_shows(json.loads(text))).encode()
+                self.tell(answer.status, answer.headers.get("content-type", ""), text)
+
+            def tell(self, status, kind, text):
                 try:
-                    self.send_response(answer.status)
-                    self.send_header("content-type", answer.headers.get("content-type", ""))
+                    self.send_response(status)
+                    self.send_header("content-type", kind)
                     self.send_header("content-length", str(len(text)))
                     self.end_headers()
                     self.wfile.write(text)

@@ -12,7 +12,7 @@ use super::{find, reason, refusal};
 use crate::app::operate::Desk;
 use crate::cli::output::{self, Hinted, time};
 use crate::cli::settings::{Settings, hinted};
-use crate::cli::{confirm, database, reconcile};
+use crate::cli::{accounts, confirm, database, reconcile};
 use crate::config::{AccountSettings, Config, Roles};
 use crate::db::claim::{Claimed, Look};
 use crate::db::operate::{self, HeldJob};
@@ -106,6 +106,7 @@ impl Resolve {
             return self.ended(&charge.progress.state, true);
         }
         let account = account_of(&config, &charge)?;
+        accounts::check(&config, account).await?;
         if !self.yes {
             confirm::typed(&question(&charge, self.wanted), self.wanted.as_str())?;
         }

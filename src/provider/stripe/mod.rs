@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 
 use self::transport::Transport;
 use self::wire::Called;
-use super::{Page, Profile, Provider, RefundPage, RefundsOf, Reply};
+use super::{Page, Profile, Provider, RefundPage, RefundsOf, Reply, Whose};
 use crate::domain::ids::{ChargeId, ProviderChargeId, ProviderRefundId, RefundId};
 use crate::domain::outcome::{Answer, Phase, Unclear};
 use crate::domain::refund::outcome::{RefundObject, RefundPhase};
@@ -109,6 +109,8 @@ pub struct Stripe {
     intents: Url,
     /// `…/v1/refunds`
     refunds: Url,
+    /// `…/v1/account`
+    account: Url,
     transport: Transport,
 }
 
@@ -116,6 +118,7 @@ impl Stripe {
     pub fn new(settings: StripeSettings) -> Result<Self, StripeError> {
         let intents = endpoint(&settings.base_url, "payment_intents")?;
         let refunds = endpoint(&settings.base_url, "refunds")?;
+        let account = endpoint(&settings.base_url, "account")?;
         let live = settings.secret_key.live();
         let loopback = matches!(
             intents.host_str(),
@@ -144,6 +147,7 @@ impl Stripe {
             },
             intents,
             refunds,
+            account,
             transport,
         })
     }
@@ -204,6 +208,11 @@ fn endpoint(base_url: &str, name: &str) -> Result<Url, StripeError> {
 impl Provider for Stripe {
     fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    async fn whose(&self) -> Whose {
+        let request = Request::new(Method::GET, self.account.clone());
+        self.transport.whose(request).await
     }
 
     async fn prepare(&self, charge: ChargeId, key: &str, instruction: &Instruction<'_>) -> Reply {

@@ -17,7 +17,7 @@ use super::wire::{self, Called};
 use super::{StripeError, StripeSettings};
 use crate::domain::outcome::{Answer, Unclear};
 use crate::domain::refund::outcome::RefundObject;
-use crate::provider::{Page, RefundPage, Reply};
+use crate::provider::{Page, RefundPage, Reply, Whose};
 
 /// A `PaymentIntent` has a few kilobytes; what is larger than this is none.
 const MOST_OF_AN_OBJECT: usize = 1024 * 1024;
@@ -112,6 +112,17 @@ impl Transport {
                 called,
             ),
             Err(reason) => wire::unread(reason, response.headers()),
+        }
+    }
+
+    pub(super) async fn whose(&self, request: Request) -> Whose {
+        let mut response = match self.client.execute(request).await {
+            Ok(response) => response,
+            Err(error) => return Whose::Unanswered(failed(&error)),
+        };
+        match read(&mut response, MOST_OF_AN_OBJECT).await {
+            Ok(body) => wire::decode_account(response.status().as_u16(), response.headers(), &body),
+            Err(reason) => Whose::Unanswered(wire::unread(reason, response.headers()).answer),
         }
     }
 

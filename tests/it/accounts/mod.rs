@@ -2,6 +2,7 @@
 //! account, and no account's trouble is another's.
 
 mod desk;
+mod identity;
 mod merchants;
 mod outages;
 mod pace;

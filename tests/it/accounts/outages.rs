@@ -14,7 +14,7 @@ const BACKLOG: i32 = 2000;
 
 /// Calls that were made with this secret key.
 async fn calls_with(service: &TestService, key: &str) -> usize {
-    let requests = service.ledger.requests().await;
+    let requests = service.ledger.all_requests().await;
     let with = |request: &&Value| {
         let header = request["headers"]["authorization"].as_str();
         header.is_some_and(|header| header.ends_with(key))

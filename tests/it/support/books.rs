@@ -115,7 +115,7 @@ impl TestService {
     /// Waits until the provider has answered or dropped every request.
     pub async fn provider_is_quiet(&self) {
         until("no request is under way at the provider", async || {
-            let requests = self.ledger.requests().await;
+            let requests = self.ledger.all_requests().await;
             requests
                 .iter()
                 .all(|request| !request["status"].is_null())

@@ -130,8 +130,15 @@ impl Ledger {
         self.get("/_sim/objects").await.as_array().unwrap().clone()
     }
 
-    /// The requests that came in, oldest first.
+    /// The requests that came in for charges and refunds, oldest first; a process that starts asks whose its key is, too.
     pub async fn requests(&self) -> Vec<Value> {
+        let mut requests = self.all_requests().await;
+        requests.retain(|request| request["path"] != "/v1/account");
+        requests
+    }
+
+    /// Every request that came in, oldest first.
+    pub async fn all_requests(&self) -> Vec<Value> {
         self.get("/_sim/requests").await.as_array().unwrap().clone()
     }
 

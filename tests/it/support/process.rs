@@ -44,6 +44,7 @@ impl Process {
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut address = "127.0.0.1:9".parse().unwrap();
+        let mut begun = Vec::new();
         if only.contains("api") {
             loop {
                 let line = lines
@@ -54,7 +55,9 @@ impl Process {
                 let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else {
                     continue;
                 };
-                if let Some(at) = line["http.address"].as_str() {
+                let at = line["http.address"].as_str().map(str::to_owned);
+                begun.push(line);
+                if let Some(at) = at {
                     address = at.parse().unwrap();
                     break;
                 }
@@ -62,7 +65,7 @@ impl Process {
         }
         // Read on, so that the service never waits for us; shown with `--nocapture` when asked for.
         let show = std::env::var_os("PAYONCE_TEST_LOG").is_some();
-        let log = Arc::<Mutex<Vec<_>>>::default();
+        let log = Arc::new(Mutex::new(begun));
         let kept = log.clone();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
@@ -138,6 +141,23 @@ impl Process {
                 .cloned()
         })
         .await
+    }
+
+    /// Returns the line with this code about this account, once it is logged.
+    pub async fn logged_of(&self, code: &str, account: &str) -> serde_json::Value {
+        super::until(&format!("{code} of {account}"), async || {
+            let log = self.log.lock().unwrap();
+            log.iter()
+                .find(|line| line["code"] == code && line["account"] == account)
+                .cloned()
+        })
+        .await
+    }
+
+    /// How many lines with this code it has logged.
+    pub fn times_logged(&self, code: &str) -> usize {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|line| line["code"] == code).count()
     }
 
     pub fn id(&self) -> u32 {

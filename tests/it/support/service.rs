@@ -278,6 +278,15 @@ impl TestService {
             .unwrap()
     }
 
+    /// Waits until the first process on these books has asked whose its key is.
+    pub async fn key_checked(&self) {
+        until("a name is pinned", async || {
+            let pins = "SELECT count(*) FROM provider_accounts";
+            (self.count(pins).await > 0).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until no job is left.
     pub async fn drained(&self) {
         until("the outbox is empty", async || {

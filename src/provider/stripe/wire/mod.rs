@@ -3,6 +3,7 @@
 //! [`decode`] is total: whatever comes back is one row of its table, and what no row knows is unclear. It never reads
 //! the object that some errors embed: that one is as old as the error, and the caller reads by id.
 
+mod account;
 mod event;
 mod failure;
 mod form;
@@ -21,7 +22,7 @@ use time::format_description::well_known::Rfc2822;
 pub(super) use self::event::event;
 use self::failure::ErrorObject;
 pub(super) use self::form::{execute, list, list_refunds, prepare, refund};
-use super::super::{Page, RefundPage, Reply};
+use super::super::{Page, RefundPage, Reply, Whose};
 use crate::domain::charge::Failure;
 use crate::domain::outcome::{Answer, Object, Phase, Unclear};
 use crate::domain::refund::outcome::{RefundObject, RefundPhase};
@@ -131,6 +132,19 @@ pub fn decode_page(status: u16, headers: &HeaderMap, body: &[u8]) -> Result<Page
             replayed: false,
         })
     })
+}
+
+/// Turns one whole answer to the question whose account the key opens into what it says.
+pub(super) fn decode_account(status: u16, headers: &HeaderMap, body: &[u8]) -> Whose {
+    if status == 403
+        && let Some(whose) = account::may_not_ask(body)
+    {
+        return whose;
+    }
+    match decode(status, headers, body, account::Account).answer {
+        Answer::Object { object, .. } => Whose::Account(object),
+        answer => Whose::Unanswered(answer),
+    }
 }
 
 /// The answer in place of a body that was not read to its end, with the request id that came with its head.
