@@ -11,6 +11,7 @@ use super::output::{self, Hinted, counted, table, time};
 use super::settings::Settings;
 use super::{confirm, database};
 use crate::app::{self, AppError};
+use crate::clock;
 use crate::config::{AccountSettings, Config};
 use crate::db::account_standing::{self, AccountStanding};
 use crate::db::accounts::{self, Open};
@@ -216,7 +217,7 @@ async fn forget(name: &str, yes: bool, config: &Config) -> anyhow::Result<()> {
         code = "account_forgotten",
         account = name,
         account_id,
-        pinned_at = %pinned_at,
+        pinned_at = %clock::shown(pinned_at),
         open.charges = charges,
         open.refunds = refunds,
         "which of the provider's accounts a name stands for was forgotten"

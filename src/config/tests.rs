@@ -622,40 +622,6 @@ fn an_account_whose_section_is_empty_is_there_and_lacks_its_key() {
     assert!(misnamed.to_string().contains("accounts.NAME"), "{misnamed}");
 }
 
-#[test]
-fn one_signing_secret_is_of_one_account() {
-    let acme = "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS";
-    let default = "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS";
-    let check = |secrets: &str| {
-        load(&[(default, "whsec_hunter2, whsec_b"), (acme, secrets)])
-            .unwrap()
-            .check()
-    };
-    check("whsec_c,whsec_c").unwrap();
-    let errors = check("whsec_c,whsec_hunter2").unwrap_err();
-    assert_eq!(
-        errors.0[0].key,
-        "provider.stripe.accounts.acme.webhook_secrets"
-    );
-    assert!(!errors.to_string().contains("hunter2"), "{errors}");
-}
-
-#[test]
-fn two_accounts_can_not_have_one_webhook_secret() {
-    let theirs = "PAYONCE__PROVIDER__STRIPE__ACCOUNTS__ACME__WEBHOOK_SECRETS";
-    let environment = [
-        (theirs, "whsec_a,whsec_hunter2"),
-        (
-            "PAYONCE__PROVIDER__STRIPE__WEBHOOK_SECRETS",
-            "whsec_b,whsec_hunter2",
-        ),
-    ];
-    let errors = load(&environment).unwrap().check().unwrap_err();
-    let found: Vec<&str> = errors.0.iter().map(|error| error.key.as_str()).collect();
-    assert_eq!(found, ["provider.stripe.accounts.acme.webhook_secrets"]);
-    assert!(!errors.to_string().contains("hunter2"), "{errors}");
-}
-
 /// Goal: no two names for one account, no account of the other mode, none that a charge could wait for for ever.
 #[test]
 fn accounts_that_can_not_be_told_apart_or_used_are_refused_without_a_word_of_their_keys() {

@@ -94,7 +94,7 @@ pub(super) fn accounts(config: &Config, faults: &mut Faults) {
         .with_value(config.worker.permits)
     });
     let mut keys: Vec<(&str, Section<'_>)> = Vec::new();
-    let mut signing: Vec<(&str, Section<'_>)> = Vec::new();
+    let mut secrets: Vec<(&str, Section<'_>)> = Vec::new();
     for account in provider.accounts() {
         let section = account.section;
         let is_default = matches!(section, Section::Default);
@@ -119,19 +119,26 @@ pub(super) fn accounts(config: &Config, faults: &mut Faults) {
             keys.push((key.reveal(), section));
         }
         webhook_secrets(&account, faults);
-        for secret in account.webhook_secrets {
-            let elsewhere = signing.iter().find(|(known, of)| {
-                *known == secret.reveal() && of.to_string() != section.to_string()
-            });
-            if let Some((_, first)) = elsewhere {
-                faults.0.push(ConfigError::new(
-                    format!("{section}.webhook_secrets"),
-                    format!("one of them is in {first}.webhook_secrets too"),
-                    "each account's endpoint at Stripe has a signing secret of its own: take that one",
-                ));
-            }
-            signing.push((secret.reveal(), section));
+        // One that another account signs with refuses what its own account delivers, and takes the other's.
+        let of_others =
+            |secret: &&Secret| secrets.iter().find(|(known, _)| *known == secret.reveal());
+        if let Some((_, first)) = account
+            .webhook_secrets
+            .iter()
+            .find_map(|secret| of_others(&secret))
+        {
+            faults.0.push(ConfigError::new(
+                format!("{section}.webhook_secrets"),
+                format!("one of them is among {first}.webhook_secrets"),
+                "each account has an endpoint of its own at Stripe, which has a secret of its own",
+            ));
         }
+        secrets.extend(
+            account
+                .webhook_secrets
+                .iter()
+                .map(|secret| (secret.reveal(), section)),
+        );
     }
 }
 

@@ -197,7 +197,7 @@ async fn an_account_that_can_not_be_swept_is_named_and_keeps_none_of_the_others_
     assert_eq!(swept.code, 1, "{swept:?}");
     for told in [
         "the account `default`",
-        "the provider refused us: denied",
+        "denied",
         "swept the account `acme`: the provider has 0 objects with a stamp of ours from the last 1 day",
         "not compared to the end: `default`",
     ] {

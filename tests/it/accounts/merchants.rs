@@ -504,7 +504,7 @@ async fn commands_know_the_accounts_of_the_configuration() {
     let swept = run(&["reconcile", "--since", "1h"]).await;
     assert!(
         swept.code == 1
-            && swept.err.contains("`default` is not swept")
+            && swept.err.contains("not compared to the end: `default`")
             && swept.err.contains("swept the account `acme`"),
         "{swept:?}"
     );
