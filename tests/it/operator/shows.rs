@@ -3,9 +3,8 @@
 use payonce::config::Roles;
 use serde_json::json;
 
-use super::{API_ALONE, accepted, payonce};
+use super::{accepted, payonce};
 use crate::support::ledger::SECRET_KEY;
-use crate::support::service::WORKER;
 use crate::support::{TestService, charge_body, until};
 
 #[tokio::test]
@@ -28,12 +27,16 @@ async fn a_charge_that_waits_for_a_pause_says_so_and_blames_no_worker() {
 #[tokio::test]
 async fn a_list_says_what_the_provider_answered() {
     let service = TestService::new().await;
-    let id = accepted(&service, "order-1").await;
+    let running = service.run_with(Roles::ALL, &[]).await;
+    // A key that was taken once, and is revoked then.
+    let body = charge_body("pm_card_visa");
+    let before = running.client.charge("order-0", &body).await.id();
+    running.client.terminal(&before).await;
     service
         .ledger
         .settings(json!({"revoked": [SECRET_KEY]}))
         .await;
-    let running = service.run_with(WORKER, &[]).await;
+    let id = running.client.charge("order-1", &body).await.id();
     until("it was denied", async || {
         let job = service.job(&id).await;
         (job.state == "ready" && job.last_error.as_deref() == Some("prepare")).then_some(())
@@ -118,21 +121,17 @@ async fn an_open_refund_says_what_it_waits_for() {
         .await
         .id();
     client.terminal(&id).await;
-    running.stop().await;
-    let api = service.run_with(API_ALONE, &[]).await;
-    let refund = api.client.refund(&id, "back-1", &json!({})).await.id();
-    api.stop().await;
     service
         .ledger
         .settings(json!({"revoked": [SECRET_KEY]}))
         .await;
-    let worker = service.run_with(WORKER, &[]).await;
+    let refund = client.refund(&id, "back-1", &json!({})).await.id();
     until("the look is denied", async || {
         let listed = payonce(&service, &["refunds", "list", "--open"]).await.out;
         listed.contains("list_refunds: denied").then_some(())
     })
     .await;
-    worker.stop().await;
+    running.stop().await;
     payonce(&service, &["pause", "--reason", "incident 7"]).await;
     let shown = payonce(&service, &["refunds", "show", &refund]).await.out;
     assert!(shown.contains("sending is paused since "), "{shown}");
