@@ -100,6 +100,27 @@ const HOLDERS: [(&str, &str, &str); 7] = [
     ),
 ];
 
+/// Once, at a worker's start, the whole queue is read: what that costs is in proportion, and no compiler runs for it.
+#[tokio::test]
+async fn what_reads_the_whole_queue_is_not_compiled_first() {
+    let service = TestService::new().await;
+    sqlx::raw_sql(FILL).execute(&service.books).await.unwrap();
+    let mut session = session(&service, Durability::Durable);
+    let connection = session.connection().await.unwrap();
+    let statement = include_str!("../../src/db/sql/account_standing.sql");
+    run(
+        connection,
+        format!("PREPARE standing (text) AS {statement}"),
+    )
+    .await;
+    let explain = "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE standing ('default')".to_owned();
+    let plan = run(connection, explain).await.join("\n");
+    assert!(
+        plan.contains("on outbox") && !plan.contains("JIT"),
+        "{plan}"
+    );
+}
+
 /// Something of this type, for plans of a batch of two.
 fn argument(kind: &str) -> &'static str {
     match kind {
