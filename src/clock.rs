@@ -5,19 +5,28 @@
 use std::fmt;
 use std::sync::Arc;
 
-use time::format_description::BorrowedFormatItem;
-use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
-/// RFC 3339 in UTC, always with the six digits that the books have, so that times are as long as one another.
-const FOR_PEOPLE: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
+/// RFC 3339 in UTC with exactly six digits of fraction, as Postgres keeps them.
+#[derive(Clone, Copy, Debug)]
+pub struct Instant(OffsetDateTime);
 
-/// A time as operators see it, in the log and at the command line.
-pub fn shown(at: OffsetDateTime) -> String {
-    at.to_offset(UtcOffset::UTC)
-        .format(FOR_PEOPLE)
-        .unwrap_or_else(|_| at.to_string())
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.0;
+        let (year, month, day) = at.to_calendar_date();
+        let (hour, minute, second, micro) = at.to_hms_micro();
+        write!(
+            f,
+            "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z",
+            u8::from(month)
+        )
+    }
+}
+
+/// A time as it is told: by the API, in the log and at the command line.
+pub fn shown(at: OffsetDateTime) -> Instant {
+    Instant(at.to_offset(UtcOffset::UTC))
 }
 
 #[derive(Clone)]

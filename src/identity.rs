@@ -64,11 +64,10 @@ enum Opens {
 pub enum NotOpen {
     #[error(transparent)]
     AnotherAccount(#[from] AnotherAccount),
-    #[error("the provider did not say whose account the key of the account `{name}` opens: {word}")]
+    #[error("the provider did not say whose account the key of the account `{name}` opens: {}", .answer.word())]
     Unanswered {
         name: String,
         answer: Box<Answer<ProviderAccountId>>,
-        word: &'static str,
     },
     #[error("the books did not say which of the provider's accounts the name stands for")]
     Database(#[from] DbError),
@@ -166,7 +165,6 @@ impl Identity {
             Whose::Unanswered(answer) => {
                 return Err(NotOpen::Unanswered {
                     name: self.name.clone(),
-                    word: answer.word(),
                     answer: Box::new(answer),
                 });
             }
@@ -344,7 +342,7 @@ impl<P: Provider> Checker<P> {
         if asks {
             let account = &self.provider.profile().account;
             let (health, word) = match &checked {
-                Err(NotOpen::Unanswered { answer, word, .. }) => (Some(answer.health()), *word),
+                Err(NotOpen::Unanswered { answer, .. }) => (Some(answer.health()), answer.word()),
                 Ok(()) | Err(NotOpen::AnotherAccount(_)) => (Some(Health::Good), "account"),
                 Err(NotOpen::Database(_)) => (None, ""),
             };

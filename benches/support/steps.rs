@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use payonce::batch::Statement;
 use payonce::completion::{Ending, Hold, Settle, Settled, Settlement};
-use payonce::db::claim::{self, Claimed};
+use payonce::db::claim;
+use payonce::db::claimed::{self, Claimed};
 use payonce::db::session::{Durability, Session, SessionLimits};
 use payonce::domain::charge::StoredObject;
 use payonce::domain::ids::{LeaseToken, ProviderChargeId};
@@ -50,7 +51,7 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
             lease: LEASE,
             payload_versions: &[Instruction::VERSION],
             refund_payload_versions: &[],
-            ours: claim::Ours {
+            ours: claimed::Ours {
                 account: "default",
                 key_window: Duration::from_hours(23),
             },
@@ -61,8 +62,8 @@ pub(crate) async fn run(books: &Books) -> anyhow::Result<Steps> {
         let jobs: Vec<Claimed> = claimed
             .into_iter()
             .filter_map(|job| match job {
-                Ok(claim::Job::Charge(job)) => Some(Ok(*job)),
-                Ok(claim::Job::Refund(_)) => None,
+                Ok(claimed::Job::Charge(job)) => Some(Ok(*job)),
+                Ok(claimed::Job::Refund(_)) => None,
                 Err(unclaimable) => Some(Err(unclaimable.error)),
             })
             .collect::<Result<_, _>>()?;

@@ -22,9 +22,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::accounts::missing;
-use self::parts::{Parts, account_of, events, executors, identities, reads, session_maker, waits};
-pub(crate) use self::parts::{check_account, identity, sweeper};
+use self::parts::{Parts, account_of, events, executors, reads, session_maker, waits};
+pub(crate) use self::parts::{check_account, sweeper};
 use self::recovery::Since;
+pub(crate) use self::shared::Sending;
 use crate::batch::{Batcher, Chain, Fullness, Statement};
 use crate::budget::Budget;
 use crate::clock::Clock;
@@ -141,8 +142,7 @@ impl App {
             accepted: Arc::new(Notify::new()),
             waits: waits(setup.config, setup.roles, &meters),
             meters,
-            budgets: budgets(setup.config),
-            identities: identities(setup.config),
+            sending: sending(setup.config),
         };
         let mut observer = shared.observer();
         if setup.roles.api {
@@ -289,7 +289,7 @@ impl App {
             config,
             database,
             random,
-            (&shared.budgets, &shared.identities),
+            &shared.sending,
             &shared.waits,
             &meters,
         )?;
@@ -397,9 +397,8 @@ impl App {
             "reconciler"
         });
         let meters = SweepMeters::new(&shared.meters);
-        let accounts = config.provider.accounts().zip(&shared.budgets);
-        for ((account, budget), identity) in accounts.zip(&shared.identities) {
-            let (its, meters) = ((budget.clone(), Arc::clone(identity)), meters.clone());
+        for (account, its) in config.provider.accounts().zip(&shared.sending) {
+            let (its, meters) = (its.clone(), meters.clone());
             let sweeper = sweeper(config, account, database, &setup.random, its, meters)?;
             let shutdown = self.shutdown.clone();
             self.tasks.spawn(async move {
@@ -440,11 +439,13 @@ impl App {
     }
 }
 
-/// One for each account, which the provider bounds by itself.
-fn budgets(config: &Config) -> Vec<Budget> {
+fn sending(config: &Config) -> Vec<Sending> {
     let provider = &config.provider;
-    let budget = |_| Budget::new(provider.calls_per_second(), Instant::now());
-    provider.accounts().map(budget).collect()
+    let of = |account| {
+        let budget = Budget::new(provider.calls_per_second(), Instant::now());
+        Sending::new(account, budget)
+    };
+    provider.accounts().map(of).collect()
 }
 
 /// Runs until `shutdown`. `Ok(false)` if something ended by itself.

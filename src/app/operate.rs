@@ -3,11 +3,10 @@
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{AppError, Parts, executors, identities};
+use super::{AppError, Parts, Sending, executors};
 use crate::batch::{Batcher, Statement};
-use crate::budget::Budget;
 use crate::config::Config;
-use crate::db::claim::{Claimed, Ours};
+use crate::db::claimed::{Claimed, Ours};
 use crate::domain::outcome::operator::Decision;
 use crate::meters::Meters;
 use crate::provider::stripe::Stripe;
@@ -28,6 +27,11 @@ impl Desk {
     pub fn open(config: &Config, random: &Random) -> Result<Self, AppError> {
         let database = config.database.url.as_ref().ok_or(AppError::NoDatabase)?;
         let unmeasured = WorkerMeters::new(&Meters::none());
+        let sending: Vec<_> = config
+            .provider
+            .accounts()
+            .map(Sending::of_command)
+            .collect();
         let Parts {
             executors,
             storing,
@@ -38,10 +42,7 @@ impl Desk {
             config,
             database,
             random,
-            (
-                &vec![Budget::unbounded(); config.provider.accounts().count()],
-                &identities(config),
-            ),
+            &sending,
             &Waits::none(),
             &unmeasured,
         )?;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::AppError;
-use super::shared::Shared;
+use super::shared::{Sending, Shared};
 use crate::batch::{self, BatchMeters, Batcher};
-use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::completion::{Completion, Settle};
 use crate::config::{AccountSettings, Config, DatabaseUrl, Roles, Section};
@@ -14,7 +13,7 @@ use crate::db::pool::Pool;
 use crate::db::session::{Durability, Session};
 use crate::db::sweeps::Account;
 use crate::http::{EventEndpoints, EventMeters, EventParts};
-use crate::identity::{self, Identity};
+use crate::identity;
 use crate::meters::Meters;
 use crate::provider::stripe::currency::RULES;
 use crate::provider::stripe::signature::WebhookSecret;
@@ -41,12 +40,12 @@ pub(super) struct Parts {
     pub(super) keeping: Vec<Batcher<KeepRefund>>,
 }
 
-/// A budget and an identity for each account.
+/// `sending`: that of each account, the default one's first.
 pub(super) fn executors(
     config: &Config,
     database: &DatabaseUrl,
     random: &Random,
-    (budgets, identities): (&[Budget], &[Arc<Identity>]),
+    sending: &[Sending],
     waits: &Waits,
     meters: &WorkerMeters,
 ) -> Result<Parts, AppError> {
@@ -72,10 +71,10 @@ pub(super) fn executors(
         random,
     );
     let pauses = Arc::new(Pauses::default());
-    let executor = |((account, budget), identity): ((AccountSettings<'_>, &Budget), &Arc<_>)| {
+    let executor = |(account, its): (AccountSettings<'_>, &Sending)| {
         Ok::<_, AppError>(Executor {
             provider: Arc::new(stripe(config, account)?),
-            identity: Arc::clone(identity),
+            identity: Arc::clone(&its.identity),
             store: store.clone(),
             completion: completion.clone(),
             strays: strays.clone(),
@@ -86,7 +85,7 @@ pub(super) fn executors(
                 cap: config.worker.breaker_cap,
             })),
             refunds_forbidden: AtomicBool::new(false),
-            budget: budget.clone(),
+            budget: its.budget.clone(),
             pauses: Arc::clone(&pauses),
             limits: ExecutorLimits {
                 retry: config.worker.retry_policy(),
@@ -98,8 +97,7 @@ pub(super) fn executors(
             meters: meters.clone(),
         })
     };
-    let accounts = config.provider.accounts().zip(budgets).zip(identities);
-    let executors = accounts.map(executor);
+    let executors = config.provider.accounts().zip(sending).map(executor);
     Ok(Parts {
         executors: executors.collect::<Result<_, _>>()?,
         storing,
@@ -158,7 +156,7 @@ pub(crate) fn sweeper(
     account: AccountSettings<'_>,
     database: &DatabaseUrl,
     random: &Random,
-    (budget, identity): (Budget, Arc<Identity>),
+    Sending { budget, identity }: Sending,
     meters: SweepMeters,
 ) -> Result<Sweeper<Stripe>, AppError> {
     let session = session_maker(config, database, Durability::Durable)();
@@ -175,15 +173,6 @@ pub(crate) fn sweeper(
     };
     let account = account_of(account);
     Ok(Sweeper::new(provider, identity, account, session, parts))
-}
-
-/// One for each account: what is known of a key is known to all of a process.
-pub(crate) fn identities(config: &Config) -> Vec<Arc<Identity>> {
-    config.provider.accounts().map(identity).collect()
-}
-
-pub(crate) fn identity(account: AccountSettings<'_>) -> Arc<Identity> {
-    Arc::new(Identity::new(RULES.provider, account.name.to_owned()))
 }
 
 /// Checks an account's key for one command.

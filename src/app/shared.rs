@@ -7,13 +7,14 @@ use tokio::sync::Notify;
 use super::observer::{BooksAccess, Observer};
 use super::{Setup, session_maker};
 use crate::budget::Budget;
-use crate::config::DatabaseUrl;
+use crate::config::{AccountSettings, DatabaseUrl};
 use crate::db;
 use crate::db::pool::Pool;
 use crate::db::session::Durability;
 use crate::http::Readiness;
 use crate::identity::Identity;
 use crate::meters::Meters;
+use crate::provider::stripe::currency::RULES;
 use crate::watches::Waits;
 
 /// What the roles share.
@@ -27,10 +28,32 @@ pub(super) struct Shared<'a> {
     /// Who waits for a charge in this process.
     pub(super) waits: Waits,
     pub(super) meters: Meters,
-    /// For all calls to the provider, one for each account.
-    pub(super) budgets: Vec<Budget>,
-    /// Whether the accounts' keys are theirs, for whoever sends with them.
-    pub(super) identities: Vec<Arc<Identity>>,
+    /// One for each account, the default one's first.
+    pub(super) sending: Vec<Sending>,
+}
+
+/// What all who send with an account's key share.
+#[derive(Clone)]
+pub(crate) struct Sending {
+    /// For all calls: the provider bounds each account by itself.
+    pub(crate) budget: Budget,
+    /// What is known of the key is known to all.
+    pub(crate) identity: Arc<Identity>,
+}
+
+impl Sending {
+    pub(super) fn new(account: AccountSettings<'_>, budget: Budget) -> Self {
+        let identity = Identity::new(RULES.provider, account.name.to_owned());
+        Self {
+            budget,
+            identity: Arc::new(identity),
+        }
+    }
+
+    /// For one command, which nothing bounds.
+    pub(crate) fn of_command(account: AccountSettings<'_>) -> Self {
+        Self::new(account, Budget::unbounded())
+    }
 }
 
 impl Shared<'_> {

@@ -228,6 +228,22 @@ async fn forget(name: &str, yes: bool, config: &Config) -> anyhow::Result<()> {
     ))
 }
 
+/// Refuses a name that the configuration does not have: what is put on it would wait for ever.
+pub(super) fn check_name(config: &Config, account: Option<&str>) -> anyhow::Result<()> {
+    let Some(name) = account.filter(|name| !config.provider.has_account(name)) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = config.provider.accounts().map(|known| known.name).collect();
+    Err(Hinted::new(
+        format!("the configuration has no account `{name}`"),
+        format!(
+            "it has {}; [provider.stripe.accounts.NAME] adds one",
+            known.join(", ")
+        ),
+    )
+    .into())
+}
+
 /// Refuses what would be done with a key of another account than its name stands for.
 pub(super) async fn check(config: &Config, account: AccountSettings<'_>) -> anyhow::Result<()> {
     let checked = app::check_account(config, account, database::url(config)?).await;

@@ -29,7 +29,46 @@ pub(super) struct Waits<'a> {
     pub(super) missing_account: Option<&'a str>,
 }
 
-/// Who has it, or what holds it. `first`: what its next run does first.
+/// Of what has no job.
+pub(super) fn none(has_ended: bool) -> &'static str {
+    if has_ended {
+        "nothing: it has ended"
+    } else {
+        "the reconciler gives it a job: it is open and has none, which should not be"
+    }
+}
+
+/// Why it is parked, and how that is mended.
+pub(super) fn parked(job: &Job, mend: impl Fn(&str) -> &'static str, lines: &mut Vec<String>) {
+    let error = job.last_error.as_deref().unwrap_or("unknown");
+    lines.push(format!(
+        "nothing by itself: parked, {error}; an operator must act"
+    ));
+    lines.push(mend(error).to_owned());
+}
+
+/// How it is mended, whatever it is of.
+pub(super) fn mend(error: &str) -> &'static str {
+    match error {
+        "request_rejected" => {
+            "the provider calls a parameter of the request wrong: look it up in the provider's log"
+        }
+        "payload_unreadable" | "job_unreadable" => {
+            "this release can't read the job: run the release that wrote it, or a later one"
+        }
+        _ => "look into the worker's log for the code",
+    }
+}
+
+/// Of a job that another release wrote.
+pub(super) fn unknown_version(job: &Job) -> String {
+    format!(
+        "waits for a worker of the release that knows payload version {}",
+        job.payload_version
+    )
+}
+
+/// Who has it.
 pub(super) fn leased(job: &Job, lines: &mut Vec<String>) {
     let until = job.lease_until.unwrap_or(job.now);
     let holder = job
@@ -156,7 +195,7 @@ pub(super) fn request_ids(events: &[Event]) -> Vec<&str> {
         .collect()
 }
 
-pub(super) fn plain(value: &Value) -> String {
+fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         _ => value.to_string(),
@@ -188,6 +227,22 @@ pub(super) fn event(event: &Event) -> Value {
         "reason": event.reason,
         "detail": event.detail,
     })
+}
+
+/// What is there, what comes next, and the heading of what was asked.
+pub(super) fn head(
+    text: &mut String,
+    fields: Vec<(&'static str, Value)>,
+    next: Vec<String>,
+) -> fmt::Result {
+    for (name, value) in fields {
+        writeln!(text, "{name:<20}{}", plain(&value))?;
+    }
+    writeln!(text, "\nnext")?;
+    for line in next {
+        writeln!(text, "  {line}")?;
+    }
+    writeln!(text, "\ncalls")
 }
 
 /// What was asked last, and the ids to ask the provider by.
@@ -238,30 +293,18 @@ pub(super) fn history(
     Ok(())
 }
 
-/// Rounded down to its two largest units of days, hours, minutes and seconds.
-fn two_units(whole: std::time::Duration) -> std::time::Duration {
-    const UNITS: [u64; 4] = [86_400, 3_600, 60, 1];
-    let seconds = whole.as_secs();
-    let largest = UNITS.iter().position(|unit| seconds >= *unit);
-    let smallest = largest.and_then(|at| UNITS.get(at + 1)).unwrap_or(&1);
-    std::time::Duration::from_secs(seconds - seconds % smallest)
-        + std::time::Duration::from_millis(if seconds == 0 {
-            whole.subsec_millis().into()
-        } else {
-            0
-        })
-}
-
-/// In the two largest units; parts of a second only below one.
+/// In the two largest units of days, hours, minutes and seconds; parts of a second only below one.
 pub(super) fn span(duration: Duration) -> String {
+    const UNITS: [u64; 4] = [86_400, 3_600, 60, 1];
     let duration = duration.unsigned_abs();
-    let whole = if duration.as_secs() == 0 {
-        std::time::Duration::from_millis(duration.as_millis().try_into().unwrap_or(0))
-    } else {
-        std::time::Duration::from_secs(duration.as_secs())
+    let seconds = duration.as_secs();
+    let Some(largest) = UNITS.iter().position(|unit| seconds >= *unit) else {
+        return output::span(std::time::Duration::from_millis(
+            duration.subsec_millis().into(),
+        ));
     };
-    // Of the two largest units: what is left of them is whole.
-    output::span(two_units(whole))
+    let smallest = UNITS.get(largest + 1).unwrap_or(&1);
+    output::span(std::time::Duration::from_secs(seconds - seconds % smallest))
 }
 
 #[cfg(test)]

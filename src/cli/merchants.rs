@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use clap::Subcommand;
 use sqlx::postgres::PgConnection;
 
-use super::database;
 use super::output::{self, Hinted, counted, table, time};
 use super::settings::Settings;
+use super::{accounts, database};
 use crate::config::Config;
 use crate::db::books::MOST_COUNTED;
 use crate::db::merchants::{self, Switched};
@@ -83,7 +83,7 @@ impl Merchants {
                 settings,
             } => {
                 let config = settings.load()?;
-                check_account(&config, account.as_deref())?;
+                accounts::check_name(&config, account.as_deref())?;
                 let mut connection = database::connect(&config).await?;
                 let account = account.as_deref();
                 create(&mut connection, &name, account, &Random::from_os()).await
@@ -95,7 +95,7 @@ impl Merchants {
                 settings,
             } => {
                 let config = settings.load()?;
-                check_account(&config, account.as_deref())?;
+                accounts::check_name(&config, account.as_deref())?;
                 let mut connection = database::connect(&config).await?;
                 set_account(&mut connection, &name, account.as_deref(), &config).await
             }
@@ -112,24 +112,6 @@ impl Merchants {
                 list(&mut connection).await
             }
         }
-    }
-}
-
-/// A name that no process has would make charges wait for ever.
-fn check_account(config: &Config, account: Option<&str>) -> anyhow::Result<()> {
-    match account {
-        Some(name) if !config.provider.has_account(name) => {
-            let known: Vec<&str> = config.provider.accounts().map(|known| known.name).collect();
-            Err(Hinted::new(
-                format!("the configuration has no account `{name}`"),
-                format!(
-                    "it has {}; [provider.stripe.accounts.NAME] adds one",
-                    known.join(", ")
-                ),
-            )
-            .into())
-        }
-        _ => Ok(()),
     }
 }
 

@@ -71,7 +71,7 @@ impl fmt::Display for Hinted {
 impl std::error::Error for Hinted {}
 
 pub(super) fn time(at: OffsetDateTime) -> String {
-    clock::shown(at)
+    clock::shown(at).to_string()
 }
 
 /// `1 day 2h`, `30 days`, `5s`.

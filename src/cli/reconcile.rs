@@ -10,7 +10,6 @@ use super::output::{self, Hinted, counted, span};
 use super::settings::{Settings, hinted};
 use super::{accounts, database, discrepancies};
 use crate::app;
-use crate::budget::Budget;
 use crate::config::{AccountSettings, Config, Roles};
 use crate::db::sweeps::Standing;
 use crate::meters::Meters;
@@ -53,15 +52,7 @@ impl Reconcile {
         let config = self.settings.load()?;
         config.check_for(NEEDED).map_err(|errors| hinted(&errors))?;
         let mut connection = database::connect(&config).await?;
-        if let Some(name) = &self.account
-            && !config.provider.has_account(name)
-        {
-            return Err(Hinted::new(
-                format!("the configuration has no account `{name}`"),
-                "`payonce config check` shows provider.account and provider.stripe.accounts",
-            )
-            .into());
-        }
+        accounts::check_name(&config, self.account.as_deref())?;
         let wanted = config.provider.accounts().filter(|account| {
             self.account
                 .as_deref()
@@ -136,7 +127,7 @@ pub(super) async fn sweep(
         account,
         database::url(config)?,
         &Random::from_os(),
-        (Budget::unbounded(), app::identity(account)),
+        app::Sending::of_command(account),
         meters,
     )?;
     let id = sweeper.want(window).await?;

@@ -81,7 +81,7 @@ fn shown<S: Serializer>(id: &Option<Uuid>, serializer: S) -> Result<S::Ok, S::Er
 }
 
 fn time<S: Serializer>(at: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&clock::shown(*at))
+    serializer.collect_str(&clock::shown(*at))
 }
 
 /// The oldest that nobody has resolved; of one account and of none, where one is named.

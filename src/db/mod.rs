@@ -16,6 +16,7 @@ pub mod charge_lists;
 pub mod charge_search;
 pub mod charges;
 pub mod claim;
+pub mod claimed;
 pub mod completion;
 pub mod discrepancies;
 pub mod discrepancy_refunds;
@@ -46,8 +47,14 @@ pub mod webhook_endpoints;
 use std::time::Duration;
 
 use sqlx::postgres::types::PgInterval;
+use time::OffsetDateTime;
+use time::macros::datetime;
+use uuid::Uuid;
 
 use crate::domain::ids::ChargeId;
+
+/// Where a list begins that goes from the newest on: before all that can be in it.
+pub const NEWEST: (OffsetDateTime, Uuid) = (datetime!(9999-12-31 23:59:59 UTC), Uuid::max());
 
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::claim::{Look, Ours, Strays};
+use super::claimed::{Look, Ours, Strays};
 use super::{DbError, interval};
 use crate::domain::ids::{ChargeId, LeaseToken};
 

@@ -156,33 +156,6 @@ pub async fn list(connection: &mut PgConnection, wanted: Wanted) -> Result<Vec<R
     Ok(found)
 }
 
-/// The newest refunds of a charge, at most [`MOST`], newest first: for operators.
-pub async fn of_charge(
-    connection: &mut PgConnection,
-    charge: ChargeId,
-) -> Result<Vec<Refund>, DbError> {
-    let ids = sqlx::query_scalar!(
-        r#"
-        SELECT id
-        FROM refunds
-        WHERE charge_id = $1
-        ORDER BY created_at DESC, id DESC
-        LIMIT $2
-        "#,
-        charge.as_uuid(),
-        i64::from(MOST),
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    let mut found: Vec<Refund> = find_all(connection, &ids)
-        .await?
-        .into_iter()
-        .map(|(refund, _)| refund)
-        .collect();
-    found.sort_by_key(|refund| std::cmp::Reverse((refund.created_at, refund.id)));
-    Ok(found)
-}
-
 /// What an operator may list.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {

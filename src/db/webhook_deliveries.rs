@@ -5,7 +5,6 @@ use std::time::Duration;
 use sqlx::PgConnection;
 use sqlx::postgres::types::PgInterval;
 use time::OffsetDateTime;
-use time::macros::datetime;
 use uuid::Uuid;
 
 use super::events::Position;
@@ -235,9 +234,6 @@ pub struct Wanted<'a> {
     pub below: (OffsetDateTime, Uuid),
     pub limit: i64,
 }
-
-/// Before the newest delivery there can be.
-pub const NEWEST: (OffsetDateTime, Uuid) = (datetime!(9999-12-31 23:59:59 UTC), Uuid::max());
 
 /// An endpoint's deliveries, newest first.
 pub async fn list(

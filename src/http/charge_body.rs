@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use time::{OffsetDateTime, UtcOffset};
+use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use crate::clock::{self, Instant};
 use crate::domain::charge::{Advice, Charge, Failure, State};
 
 /// A charge. Branch on `status`, show `stage`, and ask `money` whether it moved.
@@ -311,7 +312,7 @@ pub(super) fn told<T>(id: T) -> Shown<T> {
 }
 
 pub(super) fn shown(at: OffsetDateTime) -> Shown<Instant> {
-    Shown(Instant(at.to_offset(UtcOffset::UTC)))
+    Shown(clock::shown(at))
 }
 
 /// Written by its `Display`, without a string in between.
@@ -326,21 +327,5 @@ impl<T> Shown<T> {
 impl<T: fmt::Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
-    }
-}
-
-/// RFC 3339 in UTC with exactly six digits of fraction, as Postgres keeps them.
-pub(super) struct Instant(OffsetDateTime);
-
-impl fmt::Display for Instant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.0;
-        let (year, month, day) = at.to_calendar_date();
-        let (hour, minute, second, micro) = at.to_hms_micro();
-        write!(
-            f,
-            "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z",
-            u8::from(month)
-        )
     }
 }

@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::charge_body::{ChargeBody, Instant, Shown, shown};
+use super::charge_body::{ChargeBody, Shown, shown};
 use super::refund_body::RefundBody;
+use crate::clock::Instant;
 use crate::db::events::{Event, Subject};
 use crate::domain::event::{EventId, TYPES};
 

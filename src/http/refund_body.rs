@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::charge_body::{FailureBody, Instant, Shown, shown, told};
+use super::charge_body::{FailureBody, Shown, shown, told};
+use crate::clock::Instant;
 use crate::domain::ids::{ChargeId, ProviderRefundId, RefundId};
 use crate::domain::refund::{Refund, RefundState};
 

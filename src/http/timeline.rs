@@ -8,9 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::charge_body::{Instant, Shown, shown};
+use super::charge_body::{Shown, shown};
 use super::problem::ApiError;
 use super::{HttpState, answer, charges};
+use crate::clock::Instant;
 use crate::db;
 use crate::db::charge_events::Event;
 use crate::domain::charge::Charge;

@@ -266,7 +266,7 @@ impl<P: Provider> Sweeper<P> {
                     self.identity.tell(&another);
                     SweepError::AnotherAccount(another)
                 }
-                NotOpen::Unanswered { word, .. } => SweepError::Provider(word),
+                NotOpen::Unanswered { answer, .. } => SweepError::Provider(answer.word()),
                 NotOpen::Database(error) => SweepError::Database(error),
             })
     }

@@ -22,7 +22,7 @@ use super::strays::SettleStrays;
 use crate::batch::{Queue, Refusal};
 use crate::budget::{Budget, Priority, Turn};
 use crate::completion::{Completion, Ending, Hold, Settled};
-use crate::db::claim::{Claimed, Look, Ours, Strays};
+use crate::db::claimed::{Claimed, Look, Ours, Strays};
 use crate::domain::charge::{Progress, State, StoredObject};
 use crate::domain::ids::ProviderChargeId;
 use crate::domain::outcome::{self, CanMoveNoMore, Certainty, Context, Health, Phase, Step};

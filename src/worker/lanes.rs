@@ -17,7 +17,7 @@ use super::fairness::{Fairness, Next};
 use super::{Claims, WorkerLimits};
 use crate::budget::Room;
 use crate::db::accounts::Pinned;
-use crate::db::claim::Job;
+use crate::db::claimed::Job;
 use crate::provider::Provider;
 
 /// The part of what an account would have if all permits were shared evenly that is its own, whatever the others hold.

@@ -29,7 +29,8 @@ use uuid::Uuid;
 
 use crate::batch::Chain;
 use crate::budget::Turn;
-use crate::db::claim::{self, Job, Most, Ours, Shares, Terms, Unclaimable};
+use crate::db::claim::{self, Most, Shares, Terms};
+use crate::db::claimed::{Job, Ours, Unclaimable};
 use crate::db::session::Session;
 use crate::db::{self, DbError};
 use crate::domain::ids::LeaseToken;
@@ -183,7 +184,7 @@ impl<P: Provider> Worker<P> {
         if claimed.is_empty() {
             return;
         }
-        let default = Arc::clone(self.lanes.default());
+        let default = self.lanes.default();
         default.meters.claims.increment(claimed.len() as u64);
         default.pauses.claimed();
         for job in claimed {
@@ -208,22 +209,18 @@ impl<P: Provider> Worker<P> {
     /// One statement for all of these lanes.
     async fn claim_oldest(&mut self, asks: &[Ask]) -> Result<Claims, DbError> {
         let limit = |ask: &Ask| i64::try_from(ask.limit).unwrap_or(i64::MAX);
-        let of_default = asks.iter().find(|ask| ask.lane == 0).map_or(0, limit);
+        let due_within = self.lanes.due_within(asks, Instant::now());
         let others = asks.iter().filter(|ask| ask.lane != 0);
         let most: Vec<i64> = others.clone().map(limit).collect();
-        let names: Vec<String> = others
-            .map(|ask| self.lanes.account(ask.lane).to_owned())
-            .collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let default = Arc::clone(self.lanes.default());
+        let names: Vec<&str> = others.map(|ask| self.lanes.account(ask.lane)).collect();
         let terms = Terms {
-            limit: of_default,
-            due_within: self.lanes.due_within(asks, Instant::now()),
+            limit: asks.iter().find(|ask| ask.lane == 0).map_or(0, limit),
+            due_within,
             accounts: Most {
                 names: &names,
                 most: &most,
             },
-            ..self.terms(default.ours())
+            ..self.terms(self.lanes.default().ours())
         };
         self.session
             .ask(1, async |connection| claim::claim(connection, terms).await)

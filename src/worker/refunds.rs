@@ -19,7 +19,7 @@ use super::executor::{Executor, NOT_OPEN, Ran};
 use crate::batch::Refusal;
 use crate::budget::{Priority, Turn};
 use crate::completion::{LastCall, Settled};
-use crate::db::claim::ClaimedRefund;
+use crate::db::claimed::ClaimedRefund;
 use crate::db::refund_steps::{RefundHold, Started};
 use crate::domain::charge::InvalidTransition;
 use crate::domain::ids::{ProviderChargeId, ProviderRefundId};

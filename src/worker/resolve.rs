@@ -11,7 +11,7 @@ use super::executor::{Executor, Ran};
 use super::run::Run;
 use crate::batch;
 use crate::completion::{Ending, Settled, Settlement};
-use crate::db::claim::{Claimed, Look, Strays};
+use crate::db::claimed::{Claimed, Look, Strays};
 use crate::domain::charge::State;
 use crate::domain::ids::ProviderChargeId;
 use crate::domain::outcome::operator::{Decision, Ruling, Why, ended_by_an_operator, rule};

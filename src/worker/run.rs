@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use crate::completion::{Hold, LastCall};
-use crate::db::claim::{Claimed, Look, Strays};
+use crate::db::claimed::{Claimed, Look, Strays};
 use crate::domain::charge::Progress;
 use crate::domain::ids::ProviderChargeId;
 use crate::domain::outcome::{Asked, Phase, Reason};

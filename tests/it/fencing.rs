@@ -6,7 +6,8 @@ use std::time::Duration;
 use payonce::batch::Statement;
 use payonce::completion::{Ending, Hold, Settle, Settled, Settlement};
 use payonce::config::Roles;
-use payonce::db::claim::{self, Claimed};
+use payonce::db::claim;
+use payonce::db::claimed::{self, Claimed};
 use payonce::domain::charge::{Advice, Failure, Progress, StoredObject};
 use payonce::domain::ids::LeaseToken;
 use payonce::domain::outcome::{
@@ -227,7 +228,7 @@ async fn a_worker_that_learns_of_its_object_after_its_lease_ran_out_executes_not
     service.check_books().await;
 }
 
-const OURS: claim::Ours<'_> = claim::Ours {
+const OURS: claimed::Ours<'_> = claimed::Ours {
     account: "default",
     key_window: Duration::from_hours(23),
 };
@@ -285,8 +286,8 @@ impl Hand {
             .unwrap()
             .into_iter()
             .map(|job| match job.unwrap() {
-                claim::Job::Charge(job) => held(*job),
-                claim::Job::Refund(job) => panic!("{job:?}"),
+                claimed::Job::Charge(job) => held(*job),
+                claimed::Job::Refund(job) => panic!("{job:?}"),
             })
             .collect()
     }

@@ -1,9 +1,10 @@
 //! That what is asked of the jobs again and again is looked up, however many wait: claims, turns, a merchant's open charges.
 
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::support::TestService;
+use crate::support::books::run_sql;
 
 const CLAIM: &str = include_str!("../../src/db/sql/claim.sql");
 const WAITING: &str = include_str!("../../src/db/sql/merchants_waiting.sql");
@@ -11,20 +12,12 @@ const LIST: &str = include_str!("../../src/db/sql/list_charges.sql");
 
 const BY_MERCHANT: &str = "outbox_merchant_ready_idx";
 
-async fn run(connection: &mut PgConnection, sql: String) -> Vec<String> {
-    let rows = sqlx::raw_sql(AssertSqlSafe(sql))
-        .fetch_all(connection)
-        .await
-        .unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
 /// Executes a prepared statement and undoes it. Returns its plan, with what it did.
 async fn executed(connection: &mut PgConnection, execute: &str) -> String {
-    run(connection, "BEGIN".to_owned()).await;
+    run_sql(connection, "BEGIN".to_owned()).await;
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) EXECUTE {execute}");
-    let plan = run(connection, explain).await.join("\n");
-    run(connection, "ROLLBACK".to_owned()).await;
+    let plan = run_sql(connection, explain).await.join("\n");
+    run_sql(connection, "ROLLBACK".to_owned()).await;
     plan
 }
 
@@ -51,7 +44,7 @@ async fn prepared(service: &TestService) -> sqlx::pool::PoolConnection<sqlx::Pos
             "PREPARE list (uuid, text, text[], timestamptz, timestamptz, uuid, bigint, text, text, text, uuid) AS {LIST}"
         ),
     ] {
-        run(&mut connection, sql.replace("\"outbox_id!\"", "outbox_id")).await;
+        run_sql(&mut connection, sql.replace("\"outbox_id!\"", "outbox_id")).await;
     }
     connection
 }
@@ -122,7 +115,7 @@ async fn a_backlog_costs_neither_claims_nor_turns_nor_the_lists_of_others() {
         (lists(few[0]), BY_MERCHANT, 2000),
     ];
     for mode in ["force_generic_plan", "force_custom_plan"] {
-        run(&mut connection, format!("SET plan_cache_mode = {mode}")).await;
+        run_sql(&mut connection, format!("SET plan_cache_mode = {mode}")).await;
         for (execute, index, most) in &cases {
             let plan = executed(&mut connection, execute).await;
             assert!(plan.contains(index), "{execute} without {index}\n{plan}");

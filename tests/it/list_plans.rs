@@ -1,8 +1,9 @@
 //! That no list reads the whole table, whether Postgres plans it for its values or once for all.
 
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::support::TestService;
+use crate::support::books::run_sql;
 
 const LIST: &str = include_str!("../../src/db/sql/list_charges.sql");
 const ALL: &str =
@@ -32,12 +33,7 @@ async fn plan(connection: &mut PgConnection, merchant: uuid::Uuid, case: &Case) 
         "EXPLAIN EXECUTE list ('{merchant}', '{walk}', '{stages}', '{from}', '{before}',
              '00000000-0000-0000-0000-000000000000', 21, {reference}, 'stripe', {object}, {charge})"
     );
-    let rows = sqlx::raw_sql(AssertSqlSafe(explain))
-        .fetch_all(connection)
-        .await
-        .unwrap();
-    let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    lines.join("\n")
+    run_sql(connection, explain).await.join("\n")
 }
 
 #[tokio::test]

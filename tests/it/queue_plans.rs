@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use payonce::db::session::{Durability, Session, SessionLimits};
-use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::support::TestService;
+use crate::support::books::run_sql;
 
 const CLAIM: &str = include_str!("../../src/db/sql/claim.sql");
 
@@ -29,14 +29,6 @@ fn session(service: &TestService, durability: Durability) -> Session {
     Session::new(&service.books.connect_options(), limits, durability)
 }
 
-async fn run(connection: &mut PgConnection, sql: String) -> Vec<String> {
-    let rows = sqlx::raw_sql(AssertSqlSafe(sql))
-        .fetch_all(connection)
-        .await
-        .unwrap();
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
 #[tokio::test]
 async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
     let service = TestService::new().await;
@@ -46,13 +38,13 @@ async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
     let prepare = format!(
         "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval) AS {CLAIM}"
     );
-    run(connection, prepare).await;
+    run_sql(connection, prepare).await;
     for mode in ["force_generic_plan", "force_custom_plan"] {
         let explain = format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN EXECUTE claim (32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{{1}}', 'default', NULL, NULL, '{{1}}', '{{acme}}', '{{32}}', 'default', NULL)"
         );
-        let plan = run(connection, explain).await.join("\n");
+        let plan = run_sql(connection, explain).await.join("\n");
         assert!(
             plan.contains("Index Scan using outbox_ready_idx on outbox") && !plan.contains("Sort"),
             "{mode}\n{plan}"
@@ -108,13 +100,13 @@ async fn what_reads_the_whole_queue_is_not_compiled_first() {
     let mut session = session(&service, Durability::Durable);
     let connection = session.connection().await.unwrap();
     let statement = include_str!("../../src/db/sql/account_standing.sql");
-    run(
+    run_sql(
         connection,
         format!("PREPARE standing (text) AS {statement}"),
     )
     .await;
     let explain = "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE standing ('default')".to_owned();
-    let plan = run(connection, explain).await.join("\n");
+    let plan = run_sql(connection, explain).await.join("\n");
     assert!(
         plan.contains("on outbox") && !plan.contains("JIT"),
         "{plan}"
@@ -149,14 +141,14 @@ async fn who_holds_a_lease_looks_its_row_up_and_walks_no_leases() {
         let connection = session.connection().await.unwrap();
         for (number, (statement, parameters, index)) in HOLDERS.into_iter().enumerate() {
             let prepare = format!("PREPARE holder{number} ({parameters}) AS {statement}");
-            run(connection, prepare).await;
+            run_sql(connection, prepare).await;
             let arguments: Vec<&str> = parameters.split(", ").map(argument).collect();
             let arguments = arguments.join(", ");
             for mode in ["force_generic_plan", "force_custom_plan"] {
                 let explain = format!(
                     "SET plan_cache_mode = {mode}; EXPLAIN EXECUTE holder{number} ({arguments})"
                 );
-                let plan = run(connection, explain).await.join("\n");
+                let plan = run_sql(connection, explain).await.join("\n");
                 assert!(
                     plan.contains(index) && !plan.contains("leased_idx"),
                     "{mode}\n{plan}"

@@ -14,7 +14,7 @@ use crate::cli::output::{self, Hinted, time};
 use crate::cli::settings::{Settings, hinted};
 use crate::cli::{accounts, confirm, database, reconcile};
 use crate::config::{AccountSettings, Config, Roles};
-use crate::db::claim::{Claimed, Look};
+use crate::db::claimed::{Claimed, Look};
 use crate::db::operate::{self, HeldJob};
 use crate::db::{outbox, recovery};
 use crate::domain::api_key::Mode;

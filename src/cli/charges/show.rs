@@ -15,7 +15,7 @@ use crate::db::charge_events::Event;
 use crate::db::outbox::Job;
 use crate::db::pauses::Pause;
 use crate::db::provider_events::Told;
-use crate::db::{charge_events, merchants, outbox, pauses, provider_events, refunds};
+use crate::db::{NEWEST, charge_events, merchants, outbox, pauses, provider_events, refunds};
 use crate::domain::charge::{Charge, State};
 use crate::domain::ids::ChargeId;
 use crate::domain::refund::Refund;
@@ -29,6 +29,17 @@ pub(in crate::cli) struct Show {
     json: bool,
     #[command(flatten)]
     settings: Settings,
+}
+
+/// Its newest refunds.
+const fn of_charge(charge: &Charge) -> refunds::Wanted {
+    refunds::Wanted {
+        merchant: charge.merchant,
+        charge: Some(charge.id),
+        refund: None,
+        below: NEWEST,
+        limit: refunds::MOST,
+    }
 }
 
 /// The most events of the provider's that are shown.
@@ -61,7 +72,7 @@ impl Show {
             job,
             events: charge_events::list(&mut connection, self.id).await?,
             told: provider_events::of_charge(&mut connection, self.id, MOST_TOLD).await?,
-            refunds: refunds::of_charge(&mut connection, self.id).await?,
+            refunds: refunds::list(&mut connection, of_charge(&charge)).await?,
             pauses: pauses::list(&mut connection).await?,
             missing_account: charge
                 .account
@@ -182,14 +193,7 @@ impl View {
 
     fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        for (name, value) in self.fields() {
-            writeln!(text, "{name:<20}{}", job_story::plain(&value))?;
-        }
-        writeln!(text, "\nnext")?;
-        for line in self.next() {
-            writeln!(text, "  {line}")?;
-        }
-        writeln!(text, "\ncalls")?;
+        job_story::head(&mut text, self.fields(), self.next())?;
         let progress = &self.charge.progress;
         writeln!(text, "  execute sent: {}", progress.attempts)?;
         if progress.prepares > 0 {

@@ -9,37 +9,24 @@ use crate::domain::request::Instruction;
 /// What comes next, why, and what a person can do about it; a line a thought.
 pub(super) fn next(charge: &Charge, waits: Option<Waits<'_>>) -> Vec<String> {
     let Some(waits) = waits else {
-        return vec![without_job(&charge.progress.state)];
+        return vec![job_story::none(charge.progress.state.is_terminal()).to_owned()];
     };
     let job = waits.job;
     let mut lines = Vec::new();
     match job.state.as_str() {
         "parked" => parked(charge, job, &mut lines),
         "leased" => job_story::leased(job, &mut lines),
-        _ if !Instruction::VERSIONS.contains(&job.payload_version) => lines.push(format!(
-            "waits for a worker of the release that knows payload version {}",
-            job.payload_version
-        )),
+        _ if !Instruction::VERSIONS.contains(&job.payload_version) => {
+            lines.push(job_story::unknown_version(job));
+        }
         _ => ready(charge, waits, &mut lines),
     }
     lines.extend(money(&charge.progress.state));
     lines
 }
 
-fn without_job(state: &State) -> String {
-    if state.is_terminal() {
-        "nothing: it has ended".to_owned()
-    } else {
-        "the reconciler gives it a job: it is open and has none, which should not be".to_owned()
-    }
-}
-
 fn parked(charge: &Charge, job: &Job, lines: &mut Vec<String>) {
-    let error = job.last_error.as_deref().unwrap_or("unknown");
-    lines.push(format!(
-        "nothing by itself: parked, {error}; an operator must act"
-    ));
-    lines.push(what_to_do(error).to_owned());
+    job_story::parked(job, what_to_do, lines);
     lines.push(format!(
         "then: payonce charges retry {} --reason TEXT, or payonce charges resolve {} --as failed|completed --reason TEXT",
         charge.id, charge.id
@@ -52,23 +39,17 @@ fn what_to_do(error: &str) -> &'static str {
         "object_not_found" => {
             "the provider does not know the stored object: most often the secret key is another account's; mend provider.stripe.secret_key"
         }
-        "request_rejected" => {
-            "the provider calls a parameter of the request wrong: look it up in the provider's log"
-        }
         "amount_differs" | "currency_differs" => {
             "the provider's object has another amount or currency: compare it with the discrepancy in the history below"
         }
         "stamp_differs" => {
             "the stored object is not this charge's by its stamp: compare it with the discrepancy in the history below"
         }
-        "payload_unreadable" | "job_unreadable" => {
-            "this release can't read the job: run the release that wrote it, or a later one"
-        }
         "second_success" => {
             "another object with this charge's stamp has moved the money: see `payonce discrepancies list`, settle it, then resolve the discrepancy"
         }
         "object_refused" => "the database refused the object's id: look into the worker's log",
-        _ => "look into the worker's log for the code",
+        _ => job_story::mend(error),
     }
 }
 

@@ -80,14 +80,7 @@ impl View {
 
     fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        for (name, value) in self.fields() {
-            writeln!(text, "{name:<20}{}", job_story::plain(&value))?;
-        }
-        writeln!(text, "\nnext")?;
-        for line in self.next() {
-            writeln!(text, "  {line}")?;
-        }
-        writeln!(text, "\ncalls")?;
+        job_story::head(&mut text, self.fields(), self.next())?;
         let progress = &self.refund.progress;
         writeln!(text, "  sent: {}", progress.attempts)?;
         if progress.key_number > 0 {
@@ -145,12 +138,7 @@ impl View {
     fn next(&self) -> Vec<String> {
         let state = &self.refund.progress.state;
         let Some(job) = &self.job else {
-            return vec![if state.is_terminal() {
-                "nothing: it has ended".to_owned()
-            } else {
-                "the reconciler gives it a job: it is open and has none, which should not be"
-                    .to_owned()
-            }];
+            return vec![job_story::none(state.is_terminal()).to_owned()];
         };
         let mut lines = Vec::new();
         if state.is_terminal() {
@@ -160,10 +148,9 @@ impl View {
         match job.state.as_str() {
             "parked" => self.parked(job, &mut lines),
             "leased" => job_story::leased(job, &mut lines),
-            _ if job.payload_version != RefundInstruction::VERSION => lines.push(format!(
-                "waits for a worker of the release that knows payload version {}",
-                job.payload_version
-            )),
+            _ if job.payload_version != RefundInstruction::VERSION => {
+                lines.push(job_story::unknown_version(job));
+            }
             _ => {
                 let waits = Waits {
                     job,
@@ -184,12 +171,8 @@ impl View {
     }
 
     fn parked(&self, job: &Job, lines: &mut Vec<String>) {
-        let error = job.last_error.as_deref().unwrap_or("unknown");
-        lines.push(format!(
-            "nothing by itself: parked, {error}; an operator must act"
-        ));
-        lines.push(what_to_do(error).to_owned());
-        let again = if error == "key_window_over" {
+        job_story::parked(job, what_to_do, lines);
+        let again = if job.last_error.as_deref() == Some("key_window_over") {
             "; or with --send-again, once it is sure that no earlier send will land"
         } else {
             ""
@@ -207,9 +190,6 @@ fn what_to_do(error: &str) -> &'static str {
         "object_not_found" => {
             "the provider does not know the charge's object, or the refund: most often the secret key is another account's; mend it"
         }
-        "request_rejected" => {
-            "the provider calls a parameter of the request wrong: look it up in the provider's log"
-        }
         "refund_differs" => {
             "the provider's refund is another one than was asked for: compare it with `payonce discrepancies list`, put it right at the provider, resolve the discrepancy"
         }
@@ -219,10 +199,7 @@ fn what_to_do(error: &str) -> &'static str {
         "key_window_over" => {
             "it may have been sent, the provider may have forgotten its key, and no refund is found: make sure at the provider whether it was made"
         }
-        "payload_unreadable" | "job_unreadable" => {
-            "this release can't read the job: run the release that wrote it, or a later one"
-        }
-        _ => "look into the worker's log for the code",
+        _ => job_story::mend(error),
     }
 }
 

@@ -9,11 +9,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{absent, path_id, writer_without_body};
-use crate::db::webhook_deliveries::{self as deliveries, Delivery, NEWEST, Wanted};
-use crate::db::{DbError, webhook_endpoints as endpoints};
+use crate::clock::Instant;
+use crate::db::webhook_deliveries::{self as deliveries, Delivery, Wanted};
+use crate::db::{DbError, NEWEST, webhook_endpoints as endpoints};
 use crate::domain::event::{DeliveryId, EndpointId, EventId};
 use crate::domain::ids::MerchantId;
-use crate::http::charge_body::{Instant, Shown, shown};
+use crate::http::charge_body::{Shown, shown};
 use crate::http::charge_list::{USUALLY_LISTED, limit};
 use crate::http::code::Code;
 use crate::http::cursor::{Cursor, ListMark, cut};

@@ -19,11 +19,12 @@ use self::body::Asked;
 #[cfg(test)]
 pub(super) use self::body::FIELDS;
 use super::auth::Principal;
-use super::charge_body::{Instant, Shown, shown};
+use super::charge_body::{Shown, shown};
 use super::code::Code;
 use super::limits::HttpLimits;
 use super::problem::ApiError;
 use super::{HttpState, answer, headers, read_body};
+use crate::clock::Instant;
 use crate::db::webhook_endpoints::{self as endpoints, Changes, Endpoint, New};
 use crate::domain::endpoint_url::{EndpointUrl, Reach, may_be_reached};
 use crate::domain::event::{EndpointId, TYPES};

@@ -4,7 +4,7 @@
 use payonce::config::Roles;
 use serde_json::{Value, json};
 
-use super::{ACME, AT_ACME};
+use super::{ACME, AT_ACME, failed_and_paid_at_acme};
 use crate::operator::{Said, payonce, payonce_with};
 use crate::support::ledger::SECRET_KEY;
 use crate::support::service::{API, TestSettings};
@@ -212,12 +212,7 @@ async fn a_discrepancy_says_in_which_account_it_is() {
     let (_, token) = service.make_merchant_on("acme", "acme").await;
     let running = service.run_with(Roles::ALL, ACME).await;
     let client = running.client.with_token(&token);
-    let body = charge_body("pm_card_chargeDeclined");
-    let id = client.charge("order-1", &body).await.id();
-    assert_eq!(client.terminal(&id).await["status"], "failed");
-    let (key, ledger) = ("sk_test_acme", &service.ledger);
-    let object = ledger.make_object_with(key, &id, 1000).await;
-    ledger.execute_object_with(key, &object).await;
+    let (id, _) = failed_and_paid_at_acme(&service, &client).await;
     let swept = async |account| {
         let arguments = ["reconcile", "--since", "1h", "--account", account, "--json"];
         payonce_with(&service, ACME, &arguments).await

@@ -6,15 +6,15 @@ use payonce::app::recovery::Since;
 use payonce::batch::Statement;
 use payonce::completion::Hold;
 use payonce::config::Roles;
-use payonce::db::claim;
 use payonce::db::sweeps::{self, Account};
+use payonce::db::{claim, claimed};
 use payonce::domain::charge::StoredObject;
 use payonce::domain::ids::{LeaseToken, ProviderChargeId};
 use payonce::domain::request::Instruction;
 use payonce::worker::stored::{Start, Started, StoreObject};
 use serde_json::{Value, json};
 
-use super::{ACME, AT_ACME, HERE, account};
+use super::{ACME, AT_ACME, HERE, account, failed_and_paid_at_acme};
 use crate::operator::payonce_with;
 use crate::support::service::{API, RECONCILER, WORKER};
 use crate::support::{TestService, charge_body, until};
@@ -160,13 +160,8 @@ async fn what_moved_after_a_failure_goes_back_in_the_account_that_it_moved_in() 
     let (_, token) = service.make_merchant_on("acme", "acme").await;
     let running = service.run_with(Roles::ALL, ACME).await;
     let client = running.client.with_token(&token);
-    let body = charge_body("pm_card_chargeDeclined");
-    let id = client.charge("order-1", &body).await.id();
-    assert_eq!(client.terminal(&id).await["status"], "failed");
+    let (id, object) = failed_and_paid_at_acme(&service, &client).await;
     running.stop().await;
-    let (key, ledger) = ("sk_test_acme", &service.ledger);
-    let object = ledger.make_object_with(key, &id, 1000).await;
-    ledger.execute_object_with(key, &object).await;
 
     let by_policy = [ACME, &[("reconciler.success_after_failed", "refund")]].concat();
     let reconciler = service.run_with(RECONCILER, &by_policy).await;
@@ -187,7 +182,7 @@ async fn what_moved_after_a_failure_goes_back_in_the_account_that_it_moved_in() 
     without.stop().await;
     let running = service.run_with(Roles::ALL, ACME).await;
     service.drained().await;
-    let refunds = ledger.refunds().await;
+    let refunds = service.ledger.refunds().await;
     assert_eq!(refunds.len(), 1, "{refunds:?}");
     assert_eq!(
         (&refunds[0]["payment_intent"], account(&refunds[0])),
@@ -331,7 +326,7 @@ async fn an_object_of_another_account_passes_no_gate() {
         lease: Duration::from_mins(1),
         payload_versions: &Instruction::VERSIONS,
         refund_payload_versions: &[],
-        ours: claim::Ours {
+        ours: claimed::Ours {
             account: "default",
             key_window: Duration::from_hours(23),
         },
@@ -345,7 +340,7 @@ async fn an_object_of_another_account_passes_no_gate() {
     };
     let terms = claim::Terms { accounts, ..terms };
     let mut claimed = claim::claim(&mut connection, terms).await.unwrap();
-    let claim::Job::Charge(job) = claimed.remove(0).unwrap() else {
+    let claimed::Job::Charge(job) = claimed.remove(0).unwrap() else {
         panic!("a charge")
     };
     assert_eq!((job.charge.to_string(), job.account.as_str()), (id, "acme"));
@@ -438,8 +433,7 @@ async fn no_account_is_missed_while_sending_is_paused() {
     let known = ["default".to_owned()];
     for (paused, missed) in [(false, 1), (true, 0)] {
         if paused {
-            let pause = "INSERT INTO pauses (kind, reason) VALUES ('operator', 'a test')";
-            sqlx::query(pause).execute(&service.books).await.unwrap();
+            service.pause("operator").await;
         }
         let unserved = claim::unserved(&mut connection, &known).await.unwrap();
         assert_eq!(unserved.len(), missed, "{unserved:?}");

@@ -11,6 +11,7 @@ mod webhooks;
 use payonce::domain::ids::MerchantId;
 use serde_json::Value;
 
+use crate::support::client::Client;
 use crate::support::service::{API, TestSettings};
 use crate::support::{TestService, charge_body};
 
@@ -37,23 +38,32 @@ impl TestService {
 
     /// In which accounts money moved for a charge.
     async fn accounts_charged(&self, charge: &str) -> Vec<String> {
-        let charges = self.ledger.charges().await;
-        charges
-            .iter()
-            .filter(|found| found["metadata"]["payonce_charge_id"] == charge)
-            .map(account)
-            .collect()
+        accounts_with_stamp(&self.ledger.charges().await, charge)
     }
 
     /// The accounts that have an object of a charge.
     async fn accounts_with_object(&self, charge: &str) -> Vec<String> {
-        let objects = self.ledger.objects().await;
-        objects
-            .iter()
-            .filter(|found| found["metadata"]["payonce_charge_id"] == charge)
-            .map(account)
-            .collect()
+        accounts_with_stamp(&self.ledger.objects().await, charge)
     }
+}
+
+fn accounts_with_stamp(shown: &[Value], charge: &str) -> Vec<String> {
+    shown
+        .iter()
+        .filter(|found| found["metadata"]["payonce_charge_id"] == charge)
+        .map(account)
+        .collect()
+}
+
+/// A charge of a merchant on `acme` that was told failed, and an object of it there that moved the money all the same.
+async fn failed_and_paid_at_acme(service: &TestService, client: &Client) -> (String, String) {
+    let body = charge_body("pm_card_chargeDeclined");
+    let id = client.charge("order-1", &body).await.id();
+    assert_eq!(client.terminal(&id).await["status"], "failed");
+    let (key, ledger) = ("sk_test_acme", &service.ledger);
+    let object = ledger.make_object_with(key, &id, 1000).await;
+    ledger.execute_object_with(key, &object).await;
+    (id, object)
 }
 
 /// Of what the simulator shows.

@@ -4,6 +4,7 @@ use payonce::config::Roles;
 use serde_json::json;
 
 use super::{accepted, payonce};
+use crate::refunds;
 use crate::support::ledger::SECRET_KEY;
 use crate::support::{TestService, charge_body, until};
 
@@ -57,11 +58,7 @@ async fn a_parked_refund_is_explained_and_its_charge_shows_what_went_back() {
     let service = TestService::new().await;
     let running = service.run_with(Roles::ALL, &[]).await;
     let client = &running.client;
-    let id = client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    client.terminal(&id).await;
+    let (id, _) = refunds::charge(&running, "pm_card_visa").await;
     let back = client.refund(&id, "back-1", &json!({"amount": 600})).await;
     client.refund_ended(&back.id()).await;
     service
@@ -116,11 +113,7 @@ async fn an_open_refund_says_what_it_waits_for() {
     let service = TestService::new().await;
     let running = service.run_with(Roles::ALL, &[]).await;
     let client = &running.client;
-    let id = client
-        .charge("order-1", &charge_body("pm_card_visa"))
-        .await
-        .id();
-    client.terminal(&id).await;
+    let (id, _) = refunds::charge(&running, "pm_card_visa").await;
     service
         .ledger
         .settings(json!({"revoked": [SECRET_KEY]}))

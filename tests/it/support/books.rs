@@ -1,6 +1,7 @@
 //! What tests read and change in the books by hand: jobs, leases, the passing of time.
 
 use payonce::domain::ids::ChargeId;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
 use uuid::Uuid;
 
 use super::service::{TestService, TestSettings};
@@ -20,6 +21,15 @@ pub struct Job {
     pub state: String,
     pub attempt: i32,
     pub last_error: Option<String>,
+}
+
+/// Runs statements on one connection and returns the first column of all that came back.
+pub async fn run_sql(connection: &mut PgConnection, sql: String) -> Vec<String> {
+    let rows = sqlx::raw_sql(AssertSqlSafe(sql))
+        .fetch_all(connection)
+        .await
+        .unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
 }
 
 pub fn uuid_of(charge: &str) -> Uuid {
