@@ -95,6 +95,8 @@ disputed AS (
     FROM input
     JOIN charges ON charges.id = input.charge_id
     WHERE input.stage = 'succeeded'
+        -- Few are left to be looked at.
+        AND (input.charge_id, input.provider_charge_id) NOT IN (SELECT id, provider_charge_id FROM finished)
         AND (
             charges.stage IN ('failed', 'canceled')
             OR charges.provider_charge_id <> input.provider_charge_id
