@@ -19,7 +19,7 @@ use crate::provider::stripe::currency::RULES;
 /// Since when the provider may have what the books have not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// What the newest event of the books says.
+    /// What the newest charge of the books says.
     Remembered,
     /// The time to which they were restored, or earlier.
     At(OffsetDateTime),

@@ -36,7 +36,7 @@ pub(super) struct Serve {
     #[arg(long)]
     pub(super) recovery: bool,
     /// Since when the provider may have what the books have not: the time to which they were restored
-    /// (`2026-11-28T00:00:00Z`) or how long ago that is (`48h`). Left out, the newest event in the books says it.
+    /// (`2026-11-28T00:00:00Z`) or how long ago that is (`48h`). Left out, the newest charge in the books says it.
     #[arg(long, value_name = "WHEN", requires = "recovery", value_parser = since)]
     since: Option<Since>,
     #[command(flatten)]

@@ -5,14 +5,22 @@ use time::OffsetDateTime;
 
 use super::DbError;
 
-/// Up to when the books surely remember: the time of the newest event. `None` if there is none.
+/// Up to when the books surely remember: the time of the newest charge. `None` if there is none.
 pub async fn remembered(connection: &mut PgConnection) -> Result<Option<OffsetDateTime>, DbError> {
     let at = sqlx::query_scalar!(
         r#"
-        SELECT at
-        FROM charge_events
-        ORDER BY id DESC
-        LIMIT 1
+        -- Twice as far back each time, until there is one: what tells times apart is a coarse index.
+        WITH RECURSIVE looked (back, at) AS (
+            SELECT interval '1 hour', (SELECT max(created_at) FROM charges WHERE created_at > now() - interval '1 hour')
+            UNION ALL
+            SELECT back * 2, (SELECT max(created_at) FROM charges WHERE created_at > now() - back * 2)
+            FROM looked
+            WHERE at IS NULL
+                AND back < interval '1000 years'
+        )
+        SELECT at AS "at!"
+        FROM looked
+        WHERE at IS NOT NULL
         "#,
     )
     .fetch_optional(connection)

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use payonce::app::recovery::Since;
 use serde_json::{Value, json};
 
-use super::{kinds, payonce, reconcile, text};
+use super::{API, kinds, payonce, reconcile, text};
 use crate::support::client::Client;
 use crate::support::{TestService, charge_body, until};
 
@@ -161,4 +161,27 @@ async fn a_recovery_of_empty_books_must_be_told_since_when() {
     let said = payonce(&service, &["serve", "--recovery"]).await;
     assert_eq!(said.code, 1);
     assert!(said.err.contains("--since"), "{said:?}");
+}
+
+#[tokio::test]
+async fn the_newest_charge_says_up_to_when_the_books_remember_however_old_it_is() {
+    let service = TestService::new().await;
+    let running = service.run_with(API, &[]).await;
+    let mut connection = service.books.acquire().await.unwrap();
+    let remembered = payonce::db::recovery::remembered;
+    assert_eq!(remembered(&mut connection).await.unwrap(), None);
+    let newest = "SELECT (extract(epoch FROM max(created_at)) * 1000000)::bigint FROM charges";
+    // Each newer than those before it.
+    for (number, hours) in [400_000, 24 * 365, 3, 0].into_iter().enumerate() {
+        let key = format!("order-{number}");
+        let accepted = running
+            .client
+            .charge(&key, &charge_body("pm_card_visa"))
+            .await;
+        service.age(&accepted.id(), hours).await;
+        let at = remembered(&mut connection).await.unwrap().unwrap();
+        let micros = i64::try_from(at.unix_timestamp_nanos() / 1000).unwrap();
+        assert_eq!(micros, service.count(newest).await, "{hours} hours");
+    }
+    running.stop().await;
 }
