@@ -45,13 +45,14 @@ pub struct SessionSettings(Vec<(&'static str, String)>);
 impl SessionSettings {
     pub fn new(limits: SessionLimits, durability: Durability) -> Self {
         let milliseconds = |duration: Duration| duration.as_millis().to_string();
-        let (synchronous_commit, bitmap_scans) = match durability {
+        let (synchronous_commit, bitmap_scans, plans) = match durability {
             // Whatever the role's default is: flushed here and, where `synchronous_standby_names` says so, there. What
             // `remote_apply` adds is for those who read from a standby, and nobody of ours does.
-            Durability::Durable => ("on", "on"),
+            Durability::Durable => ("on", "on", "auto"),
             // Leases are taken from the head of a queue, in the order of its index. With numbers from when the queue was
-            // short Postgres would collect and sort all of it instead, for every claim.
-            Durability::Lease => ("off", "off"),
+            // short Postgres would collect and sort all of it instead, for every claim. And it would plan each claim anew,
+            // since one for other numbers looks cheaper: that took as long as the claim itself.
+            Durability::Lease => ("off", "off", "force_generic_plan"),
         };
         Self(vec![
             ("statement_timeout", milliseconds(limits.statement_timeout)),
@@ -70,6 +71,7 @@ impl SessionSettings {
             // seconds, to save milliseconds.
             ("jit", "off".to_owned()),
             ("enable_bitmapscan", bitmap_scans.to_owned()),
+            ("plan_cache_mode", plans.to_owned()),
         ])
     }
 

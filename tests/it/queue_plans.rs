@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
+use payonce::db::claim::{Most, Terms, claim};
+use payonce::db::claimed::Ours;
 use payonce::db::session::{Durability, Session, SessionLimits};
+use payonce::domain::ids::LeaseToken;
+use payonce::random::Random;
 
 use crate::support::TestService;
 use crate::support::books::run_sql;
@@ -50,6 +54,39 @@ async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
             "{mode}\n{plan}"
         );
     }
+}
+
+#[tokio::test]
+async fn claims_are_planned_once() {
+    let service = TestService::new().await;
+    let mut session = session(&service, Durability::Lease);
+    let connection = session.connection().await.unwrap();
+    let random = Random::from_seed(1);
+    for _ in 0..20 {
+        let terms = Terms {
+            limit: 32,
+            due_within: None,
+            accounts: Most::default(),
+            token: LeaseToken::from_uuid(random.uuid()),
+            lease: Duration::from_mins(2),
+            payload_versions: &[1, 2],
+            refund_payload_versions: &[1],
+            ours: Ours {
+                account: "default",
+                key_window: Duration::from_hours(23),
+            },
+            shares: None,
+        };
+        assert!(claim(connection, terms).await.unwrap().is_empty());
+    }
+    let plans = run_sql(
+        connection,
+        "SELECT generic_plans || ' for all, ' || custom_plans || ' for one'
+         FROM pg_prepared_statements WHERE statement LIKE '%of_merchant%'"
+            .to_owned(),
+    )
+    .await;
+    assert_eq!(plans, ["20 for all, 0 for one"]);
 }
 
 /// The statements of who holds a lease, their parameters, and by what the row is to be looked up.
