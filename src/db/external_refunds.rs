@@ -23,10 +23,11 @@ pub async fn charges_of(
     let rows = sqlx::query_as!(
         OfObject,
         r#"
-        SELECT id AS charge_id, provider_charge_id AS "provider_charge_id!", amount, currency
-        FROM charges
-        WHERE provider = $1
-            AND provider_charge_id = ANY($2)
+        SELECT charges.id AS charge_id, charge_objects.provider_charge_id, charges.amount, charges.currency
+        FROM charge_objects
+        JOIN charges ON charges.id = charge_objects.charge_id
+        WHERE charge_objects.provider = $1
+            AND charge_objects.provider_charge_id = ANY($2)
         "#,
         provider,
         objects as &[&str],

@@ -74,7 +74,7 @@ async fn every_list_is_read_from_an_index() {
             ALL,
             "-infinity",
             "infinity",
-            "charges_provider_charge_id_key",
+            "charge_objects_pkey",
         ),
         Case("key", ALL, "-infinity", "infinity", "charges_pkey"),
     ];
@@ -108,7 +108,7 @@ async fn every_list_is_read_from_an_index() {
 async fn a_charge_that_goes_well_changes_no_column_that_a_list_is_found_by() {
     let service = TestService::new().await;
     let names: Vec<String> = sqlx::query_scalar(
-        "SELECT indexname::text FROM pg_indexes WHERE tablename = 'charges' AND indexdef ~ '\\m(stage|money|finished_at|updated_at|version)\\M'",
+        "SELECT indexname::text FROM pg_indexes WHERE tablename = 'charges' AND indexdef ~ '\\m(stage|money|finished_at|updated_at|version|attempts|provider_account|provider_charge_id|next_action|failure)\\M'",
     )
     .fetch_all(&service.books)
     .await

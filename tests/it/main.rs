@@ -30,6 +30,7 @@ mod list_plans;
 mod lists;
 mod main_path;
 mod metrics;
+mod objects;
 mod operator;
 mod outages;
 mod poolers;

@@ -8,11 +8,12 @@ WITH of_key AS MATERIALIZED (
         AND id = $11
 ),
 of_object AS MATERIALIZED (
-    SELECT id, created_at
-    FROM charges
+    SELECT charges.id, charges.created_at
+    FROM charge_objects
+    JOIN charges ON charges.id = charge_objects.charge_id
     WHERE $2 = 'object'
-        AND provider = $9
-        AND provider_charge_id = $10
+        AND charge_objects.provider = $9
+        AND charge_objects.provider_charge_id = $10
 ),
 of_reference AS MATERIALIZED (
     SELECT id, created_at

@@ -1,9 +1,10 @@
 -- Who stores the object comes before whom the stamp names: only what is stored is ever executed.
 WITH charge AS MATERIALIZED (
-    SELECT id, stage, false AS has_another, true AS stored
-    FROM charges
-    WHERE provider = $1
-        AND provider_charge_id = $3
+    SELECT charges.id, charges.stage, false AS has_another, true AS stored
+    FROM charge_objects
+    JOIN charges ON charges.id = charge_objects.charge_id
+    WHERE charge_objects.provider = $1
+        AND charge_objects.provider_charge_id = $3
     UNION ALL
     SELECT
         id, stage,

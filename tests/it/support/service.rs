@@ -330,6 +330,15 @@ impl TestService {
             disagreeing, 0,
             "request rows that do not say what their charges say"
         );
+        let misplaced = self
+            .count(
+                "SELECT count(*)
+                 FROM (SELECT provider, provider_charge_id, id FROM charges WHERE provider_charge_id IS NOT NULL) AS stored
+                 FULL JOIN charge_objects USING (provider, provider_charge_id)
+                 WHERE stored.id IS DISTINCT FROM charge_objects.charge_id",
+            )
+            .await;
+        assert_eq!(misplaced, 0, "objects that can't be found by their id");
         self.check_money().await;
         self.check_refunds().await;
     }
