@@ -14,6 +14,9 @@ use crate::support::books::run_sql;
 
 const CLAIM: &str = include_str!("../../src/db/sql/claim.sql");
 
+const PARAMETERS: &str = "bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval";
+const ARGUMENTS: &str = "32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{1}', 'default', NULL, NULL, '{1}', '{acme}', '{32}', 'default', NULL";
+
 /// The planner's numbers are those of the empty table: a queue grows faster than it is analysed.
 const FILL: &str = "
     ALTER TABLE outbox SET (autovacuum_enabled = false);
@@ -39,14 +42,15 @@ async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
     sqlx::raw_sql(FILL).execute(&service.books).await.unwrap();
     let mut session = session(&service, Durability::Lease);
     let connection = session.connection().await.unwrap();
-    let prepare = format!(
-        "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval) AS {CLAIM}"
-    );
-    run_sql(connection, prepare).await;
+    run_sql(
+        connection,
+        format!("PREPARE claim ({PARAMETERS}) AS {CLAIM}"),
+    )
+    .await;
     for mode in ["force_generic_plan", "force_custom_plan"] {
         let explain = format!(
             "SET plan_cache_mode = {mode};
-             EXPLAIN EXECUTE claim (32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{{1}}', 'default', NULL, NULL, '{{1}}', '{{acme}}', '{{32}}', 'default', NULL)"
+             EXPLAIN EXECUTE claim ({ARGUMENTS})"
         );
         let plan = run_sql(connection, explain).await.join("\n");
         assert!(
@@ -87,6 +91,35 @@ async fn claims_are_planned_once() {
     )
     .await;
     assert_eq!(plans, ["20 for all, 0 for one"]);
+}
+
+/// A worker's first claim is planned while the books are empty, and its plan is kept while they grow.
+#[tokio::test]
+async fn a_claim_of_empty_books_looks_charges_and_refunds_up_by_their_ids() {
+    let service = TestService::new().await;
+    for known in ["SELECT ''", "VACUUM ANALYZE"] {
+        sqlx::raw_sql(known).execute(&service.books).await.unwrap();
+        let mut session = session(&service, Durability::Lease);
+        let connection = session.connection().await.unwrap();
+        run_sql(
+            connection,
+            format!("PREPARE claim ({PARAMETERS}) AS {CLAIM}"),
+        )
+        .await;
+        let plan = run_sql(connection, format!("EXPLAIN EXECUTE claim ({ARGUMENTS})"))
+            .await
+            .join("\n");
+        for (table, column) in [("charges", "charge_id"), ("refunds", "refund_id")] {
+            let scan = format!("Index Scan using {table}_pkey on {table} ");
+            let (_, after) = plan.split_once(&scan).unwrap_or_else(|| panic!("{plan}"));
+            let condition = after.lines().nth(1).unwrap_or_default().trim();
+            assert_eq!(
+                condition,
+                format!("Index Cond: (id = leased.{column})"),
+                "{known}\n{plan}"
+            );
+        }
+    }
 }
 
 /// The statements of who holds a lease, their parameters, and by what the row is to be looked up.

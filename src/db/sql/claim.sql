@@ -99,5 +99,7 @@ SELECT
     refunds.first_attempted_at AS "refund_first_attempted_at?", refunds.provider_refund_id AS "provider_refund_id?",
     refunds.provider_account AS "refund_account?", refunds.failure AS "refund_failure?"
 FROM leased
-JOIN charges ON charges.id = leased.charge_id
-LEFT JOIN refunds ON refunds.id = leased.refund_id
+-- The limits keep these look-ups of each by its id. As a join, a plan that was made while the table was empty reads all of it
+-- for each job, and goes on to as it grows.
+CROSS JOIN LATERAL (SELECT * FROM charges WHERE charges.id = leased.charge_id LIMIT 1) AS charges
+LEFT JOIN LATERAL (SELECT * FROM refunds WHERE refunds.id = leased.refund_id LIMIT 1) AS refunds ON true
