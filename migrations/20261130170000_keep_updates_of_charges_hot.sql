@@ -23,13 +23,15 @@ WHERE provider_charge_id IS NOT NULL;
 CREATE FUNCTION keep_charge_objects() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        TRUNCATE charge_objects;
+        -- Also where both are truncated by one command, which forbids the same here.
+        DELETE FROM charge_objects;
         RETURN NULL;
     END IF;
     IF OLD.provider_charge_id IS NOT NULL THEN
         DELETE FROM charge_objects
         WHERE provider = OLD.provider
-            AND provider_charge_id = OLD.provider_charge_id;
+            AND provider_charge_id = OLD.provider_charge_id
+            AND charge_id = OLD.id;
     END IF;
     IF NEW.provider_charge_id IS NOT NULL THEN
         INSERT INTO charge_objects (provider, provider_charge_id, charge_id)

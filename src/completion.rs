@@ -6,6 +6,7 @@
 //! holds the lease now looks for itself. If the process dies before the statement commits, the lease runs out and the
 //! next run reads the provider's object; if it dies after, nothing is left to do.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -217,7 +218,32 @@ impl Settle {
     }
 }
 
+/// Of several jobs for one charge each has a statement of its own, in turn: the later ones contradict what the first wrote, or
+/// say the same.
 async fn finish(
+    connection: &mut PgConnection,
+    items: &[Settlement],
+    order: &[usize],
+    settled: &mut [Settled],
+) -> Result<(), DbError> {
+    let mut ending: Vec<usize> = order
+        .iter()
+        .copied()
+        .filter(|index| items[*index].finishes())
+        .collect();
+    while !ending.is_empty() {
+        let mut seen = HashSet::new();
+        let (first, later): (Vec<usize>, Vec<usize>) = ending
+            .into_iter()
+            .partition(|index| seen.insert(items[*index].hold.charge));
+        finish_each(connection, items, &first, settled).await?;
+        ending = later;
+    }
+    Ok(())
+}
+
+/// Each is of another charge.
+async fn finish_each(
     connection: &mut PgConnection,
     items: &[Settlement],
     order: &[usize],
@@ -225,8 +251,6 @@ async fn finish(
 ) -> Result<(), DbError> {
     let mut rows = db::completion::FinishRows::default();
     let mut finishing: Vec<(usize, Hold, &Progress)> = Vec::new();
-    // What the statement did not write.
-    let mut left = Vec::new();
     for index in order {
         let Settlement {
             hold,
@@ -235,13 +259,6 @@ async fn finish(
         else {
             continue;
         };
-        if finishing
-            .last()
-            .is_some_and(|(_, first, _)| first.charge == hold.charge)
-        {
-            left.push((*index, *hold, progress));
-            continue;
-        }
         finishing.push((*index, *hold, progress));
         rows.charge_ids.push(hold.charge.as_uuid());
         rows.outbox_ids.push(hold.outbox_id);
@@ -259,10 +276,9 @@ async fn finish(
         rows.failures.push(json_of_failure(&progress.state));
         rows.details.push(detail.to_string());
     }
-    if finishing.is_empty() {
-        return Ok(());
-    }
     let finished = db::completion::finish(connection, &rows).await?;
+    // What the statement did not write.
+    let mut left = Vec::new();
     for (index, hold, progress) in finishing {
         if finished.contains(&hold.charge.as_uuid()) {
             settled[index] = Settled::Applied;

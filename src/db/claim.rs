@@ -178,8 +178,8 @@ pub async fn take_back_expired(connection: &mut PgConnection, limit: i64) -> Res
             lease_until = NULL,
             run_at = now(),
             last_error = 'lease_expired'
-        FROM expired
-        WHERE outbox.id = expired.id
+        -- A look-up of each by its id, however many rows the planner expects.
+        WHERE id = ANY(ARRAY(SELECT id FROM expired))
         "#,
         limit,
     )
@@ -219,17 +219,15 @@ pub async fn leave(
         UPDATE outbox
         SET provider_account = COALESCE(
                 (SELECT refunds.provider_account FROM refunds WHERE refunds.id = outbox.refund_id),
-                charges.provider_account
+                (SELECT charges.provider_account FROM charges WHERE charges.id = outbox.charge_id)
             ),
             state = 'ready',
             lease_token = NULL,
             lease_until = NULL,
             run_at = now(),
             last_error = 'account_not_configured'
-        FROM charges
-        WHERE outbox.id = $1
-            AND outbox.lease_token = $2
-            AND charges.id = outbox.charge_id
+        WHERE id = $1
+            AND lease_token = $2
         "#,
         outbox_id,
         token.as_uuid(),
@@ -254,7 +252,6 @@ pub async fn park(
             lease_until = NULL,
             last_error = $3
         WHERE id = $1
-            AND state = 'leased'
             AND lease_token = $2
         "#,
         outbox_id,

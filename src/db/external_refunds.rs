@@ -25,7 +25,10 @@ pub async fn charges_of(
         r#"
         SELECT charges.id AS charge_id, charge_objects.provider_charge_id, charges.amount, charges.currency
         FROM charge_objects
-        JOIN charges ON charges.id = charge_objects.charge_id
+        -- The limit keeps this a look-up by the id, also in a plan that was made while the books were empty.
+        CROSS JOIN LATERAL (
+            SELECT id, amount, currency FROM charges WHERE charges.id = charge_objects.charge_id LIMIT 1
+        ) AS charges
         WHERE charge_objects.provider = $1
             AND charge_objects.provider_charge_id = ANY($2)
         "#,

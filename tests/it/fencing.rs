@@ -9,7 +9,7 @@ use payonce::config::Roles;
 use payonce::db::claim;
 use payonce::db::claimed::{self, Claimed};
 use payonce::domain::charge::{Advice, Failure, Progress, StoredObject};
-use payonce::domain::ids::LeaseToken;
+use payonce::domain::ids::{LeaseToken, ProviderChargeId};
 use payonce::domain::outcome::{
     self, Alert, Answer, Asked, Context, Object, ObjectStatus, Phase, Reason, Step,
 };
@@ -554,6 +554,33 @@ async fn two_jobs_of_one_charge_that_end_in_one_batch_are_both_gone() {
         hand.settle(&service, &settlements).await,
         [Settled::Applied, Settled::AlreadySettled]
     );
+    service.check_books().await;
+}
+
+/// Somebody executed a second one by hand.
+#[tokio::test]
+async fn of_two_objects_that_moved_money_in_one_batch_the_second_is_a_discrepancy() {
+    let service = TestService::new().await;
+    let (id, hand) = (accepted(&service).await, Hand::new(&service));
+    duplicate_the_job(&service).await;
+    let mut jobs = hand.claim(&service).await;
+    let (stalled, first) = (jobs.remove(1), jobs.remove(0));
+    let object = hand.prepare(&first, &id).await;
+    hand.start(&service, &[first.start(&object)]).await;
+    let first = first.started(&object);
+    hand.execute(&first, &object).await;
+    let other = StoredObject {
+        id: ProviderChargeId::parse("pi_3ByHand").unwrap(),
+        ..object.clone()
+    };
+    let settlements = [first.succeeds(&object), stalled.succeeds(&other)];
+    assert_eq!(
+        hand.settle(&service, &settlements).await,
+        [Settled::Applied, Settled::Disputed]
+    );
+    let told = "SELECT count(*) FROM discrepancies
+                WHERE kind = 'second_success' AND provider_charge_id = 'pi_3ByHand'";
+    assert_eq!(service.count(told).await, 1);
     service.check_books().await;
 }
 

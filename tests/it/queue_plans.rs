@@ -109,15 +109,56 @@ async fn a_claim_of_empty_books_looks_charges_and_refunds_up_by_their_ids() {
         let plan = run_sql(connection, format!("EXPLAIN EXECUTE claim ({ARGUMENTS})"))
             .await
             .join("\n");
-        for (table, column) in [("charges", "charge_id"), ("refunds", "refund_id")] {
-            let scan = format!("Index Scan using {table}_pkey on {table} ");
-            let (_, after) = plan.split_once(&scan).unwrap_or_else(|| panic!("{plan}"));
-            let condition = after.lines().nth(1).unwrap_or_default().trim();
-            assert_eq!(
-                condition,
-                format!("Index Cond: (id = leased.{column})"),
-                "{known}\n{plan}"
-            );
+        assert_looked_up(&plan, "charges", "leased.charge_id");
+        assert_looked_up(&plan, "refunds", "leased.refund_id");
+    }
+}
+
+fn assert_looked_up(plan: &str, table: &str, by: &str) {
+    let scan = format!("Index Scan using {table}_pkey on {table} ");
+    let condition = format!("Index Cond: (id = {by})");
+    let lines: Vec<&str> = plan.lines().collect();
+    let is = |pair: &[&str]| pair[0].contains(&scan) && pair[1].trim() == condition;
+    assert!(lines.windows(2).any(is), "{plan}");
+}
+
+/// So are an event of the provider's and a list that names an object.
+#[tokio::test]
+async fn in_empty_books_the_charge_of_an_object_is_looked_up_by_its_id() {
+    let service = TestService::new().await;
+    let event = "text, text, text, uuid, text, text, boolean, boolean, boolean, timestamptz, timestamptz, boolean, text, \
+                 uuid, boolean";
+    let list = "uuid, text, text[], timestamptz, timestamptz, uuid, bigint, text, text, text, uuid";
+    sqlx::raw_sql("VACUUM ANALYZE")
+        .execute(&service.books)
+        .await
+        .unwrap();
+    let mut session = session(&service, Durability::Durable);
+    let connection = session.connection().await.unwrap();
+    for (name, parameters, statement) in [
+        (
+            "event",
+            event,
+            include_str!("../../src/db/sql/take_in_event.sql"),
+        ),
+        (
+            "list",
+            list,
+            include_str!("../../src/db/sql/list_charges.sql"),
+        ),
+    ] {
+        run_sql(
+            connection,
+            format!("PREPARE {name} ({parameters}) AS {statement}"),
+        )
+        .await;
+        let arguments: Vec<&str> = parameters.split(", ").map(argument).collect();
+        let arguments = arguments.join(", ").replace("'{}'", "'object'");
+        for mode in ["force_generic_plan", "force_custom_plan"] {
+            let explain =
+                format!("SET plan_cache_mode = {mode}; EXPLAIN EXECUTE {name} ({arguments})");
+            let plan = run_sql(connection, explain).await.join("\n");
+            assert_looked_up(&plan, "charges", "charge_objects.charge_id");
         }
     }
 }
@@ -196,6 +237,7 @@ fn argument(kind: &str) -> &'static str {
         "interval[]" => "'{1 minute,1 minute}'",
         "text" => "'{}'",
         "text[]" => "'{failed,failed}'",
+        "timestamptz" => "'now'",
         "timestamptz[]" => "'{now,now}'",
         other => panic!("no {other} is known"),
     }

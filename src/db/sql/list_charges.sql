@@ -10,7 +10,7 @@ WITH of_key AS MATERIALIZED (
 of_object AS MATERIALIZED (
     SELECT charges.id, charges.created_at
     FROM charge_objects
-    JOIN charges ON charges.id = charge_objects.charge_id
+    CROSS JOIN LATERAL (SELECT id, created_at FROM charges WHERE charges.id = charge_objects.charge_id LIMIT 1) AS charges
     WHERE $2 = 'object'
         AND charge_objects.provider = $9
         AND charge_objects.provider_charge_id = $10

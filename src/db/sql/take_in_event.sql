@@ -2,7 +2,8 @@
 WITH charge AS MATERIALIZED (
     SELECT charges.id, charges.stage, false AS has_another, true AS stored
     FROM charge_objects
-    JOIN charges ON charges.id = charge_objects.charge_id
+    -- The limit keeps this a look-up by the id, also in a plan that was made while the books were empty.
+    CROSS JOIN LATERAL (SELECT id, stage FROM charges WHERE charges.id = charge_objects.charge_id LIMIT 1) AS charges
     WHERE charge_objects.provider = $1
         AND charge_objects.provider_charge_id = $3
     UNION ALL

@@ -183,5 +183,11 @@ async fn the_newest_charge_says_up_to_when_the_books_remember_however_old_it_is(
         let micros = i64::try_from(at.unix_timestamp_nanos() / 1000).unwrap();
         assert_eq!(micros, service.count(newest).await, "{hours} hours");
     }
+    // The database's clock was three days ahead for a moment.
+    let before = remembered(&mut connection).await.unwrap();
+    let body = charge_body("pm_card_visa");
+    let ahead = running.client.charge("order-ahead", &body).await;
+    service.age(&ahead.id(), -72).await;
+    assert_eq!(remembered(&mut connection).await.unwrap(), before);
     running.stop().await;
 }
