@@ -218,6 +218,16 @@ impl Settle {
     }
 }
 
+/// One last transition of a batch.
+#[derive(Clone, Copy)]
+struct Last<'a> {
+    /// Which settlement of the batch it is.
+    index: usize,
+    hold: Hold,
+    progress: &'a Progress,
+    detail: &'a serde_json::Value,
+}
+
 /// Of several jobs for one charge each has a statement of its own, in turn: the later ones contradict what the first wrote, or
 /// say the same.
 async fn finish(
@@ -226,17 +236,28 @@ async fn finish(
     order: &[usize],
     settled: &mut [Settled],
 ) -> Result<(), DbError> {
-    let mut ending: Vec<usize> = order
-        .iter()
-        .copied()
-        .filter(|index| items[*index].finishes())
-        .collect();
+    let last = |index: &usize| {
+        let Settlement {
+            hold,
+            ending: Ending::Finish { progress, detail },
+        } = &items[*index]
+        else {
+            return None;
+        };
+        Some(Last {
+            index: *index,
+            hold: *hold,
+            progress,
+            detail,
+        })
+    };
+    let mut ending: Vec<Last<'_>> = order.iter().filter_map(last).collect();
     while !ending.is_empty() {
         let mut seen = HashSet::new();
-        let (first, later): (Vec<usize>, Vec<usize>) = ending
+        let (first, later): (Vec<_>, Vec<_>) = ending
             .into_iter()
-            .partition(|index| seen.insert(items[*index].hold.charge));
-        finish_each(connection, items, &first, settled).await?;
+            .partition(|last| seen.insert(last.hold.charge));
+        finish_each(connection, &first, settled).await?;
         ending = later;
     }
     Ok(())
@@ -245,21 +266,17 @@ async fn finish(
 /// Each is of another charge.
 async fn finish_each(
     connection: &mut PgConnection,
-    items: &[Settlement],
-    order: &[usize],
+    finishing: &[Last<'_>],
     settled: &mut [Settled],
 ) -> Result<(), DbError> {
     let mut rows = db::completion::FinishRows::default();
-    let mut finishing: Vec<(usize, Hold, &Progress)> = Vec::new();
-    for index in order {
-        let Settlement {
-            hold,
-            ending: Ending::Finish { progress, detail },
-        } = &items[*index]
-        else {
-            continue;
-        };
-        finishing.push((*index, *hold, progress));
+    for Last {
+        hold,
+        progress,
+        detail,
+        ..
+    } in finishing
+    {
         rows.charge_ids.push(hold.charge.as_uuid());
         rows.outbox_ids.push(hold.outbox_id);
         rows.lease_tokens.push(hold.lease.as_uuid());
@@ -279,26 +296,29 @@ async fn finish_each(
     let finished = db::completion::finish(connection, &rows).await?;
     // What the statement did not write.
     let mut left = Vec::new();
-    for (index, hold, progress) in finishing {
-        if finished.contains(&hold.charge.as_uuid()) {
-            settled[index] = Settled::Applied;
+    for last in finishing {
+        if finished.contains(&last.hold.charge.as_uuid()) {
+            settled[last.index] = Settled::Applied;
         } else {
-            left.push((index, hold, progress));
+            left.push(last);
         }
     }
     if left.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = left
-        .iter()
-        .map(|(_, hold, _)| hold.charge.as_uuid())
-        .collect();
+    let ids: Vec<Uuid> = left.iter().map(|last| last.hold.charge.as_uuid()).collect();
     let standing = db::completion::standing(connection, &ids).await?;
-    for (index, hold, progress) in left {
+    for Last {
+        index,
+        hold,
+        progress,
+        ..
+    } in left
+    {
         let stands = standing
             .iter()
             .find(|row| row.charge_id == hold.charge.as_uuid());
-        settled[index] =
+        settled[*index] =
             stands.map_or(Settled::LeaseLost, |stands| contradiction(progress, stands));
         // The charge is terminal: whatever job led here has nothing left to do.
         db::completion::discard(connection, &[hold.outbox_id]).await?;

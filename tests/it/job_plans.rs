@@ -5,10 +5,13 @@ use uuid::Uuid;
 
 use crate::support::TestService;
 use crate::support::books::run_sql;
+use crate::support::statements::{CLAIM, LIST, Statement};
 
-const CLAIM: &str = include_str!("../../src/db/sql/claim.sql");
-const WAITING: &str = include_str!("../../src/db/sql/merchants_waiting.sql");
-const LIST: &str = include_str!("../../src/db/sql/list_charges.sql");
+const WAITING: Statement = Statement {
+    name: "waiting",
+    parameters: "uuid, integer, text, text",
+    sql: include_str!("../../src/db/sql/merchants_waiting.sql"),
+};
 
 const BY_MERCHANT: &str = "outbox_merchant_ready_idx";
 
@@ -33,18 +36,11 @@ fn pages(plan: &str) -> u64 {
 /// As a worker's connection and as a reader's.
 async fn prepared(service: &TestService) -> sqlx::pool::PoolConnection<sqlx::Postgres> {
     let mut connection = service.books.acquire().await.unwrap();
-    for sql in [
-        "ANALYZE".to_owned(),
-        "SET enable_seqscan = off".to_owned(),
-        format!(
-            "PREPARE claim (bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval) AS {CLAIM}"
-        ),
-        format!("PREPARE waiting (uuid, integer, text, text) AS {WAITING}"),
-        format!(
-            "PREPARE list (uuid, text, text[], timestamptz, timestamptz, uuid, bigint, text, text, text, uuid) AS {LIST}"
-        ),
-    ] {
-        run_sql(&mut connection, sql.replace("\"outbox_id!\"", "outbox_id")).await;
+    for sql in ["ANALYZE", "SET enable_seqscan = off"] {
+        run_sql(&mut connection, sql.to_owned()).await;
+    }
+    for statement in [CLAIM, WAITING, LIST] {
+        statement.prepare(&mut connection).await;
     }
     connection
 }

@@ -4,8 +4,8 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::support::TestService;
 use crate::support::books::run_sql;
+use crate::support::statements::LIST;
 
-const LIST: &str = include_str!("../../src/db/sql/list_charges.sql");
 const ALL: &str =
     "{pending,processing,requires_action,requires_reconciliation,succeeded,failed,canceled}";
 const OPEN: &str = "{pending,processing,requires_action,requires_reconciliation}";
@@ -41,13 +41,8 @@ async fn every_list_is_read_from_an_index() {
     let service = TestService::new().await;
     service.fill(service.merchant, 20_000).await;
     let mut connection = service.books.acquire().await.unwrap();
-    let prepare = format!(
-        "ANALYZE; PREPARE list (uuid, text, text[], timestamptz, timestamptz, uuid, bigint, text, text, text, uuid) AS {LIST}"
-    );
-    sqlx::raw_sql(AssertSqlSafe(prepare))
-        .execute(&mut *connection)
-        .await
-        .unwrap();
+    run_sql(&mut connection, "ANALYZE".to_owned()).await;
+    LIST.prepare(&mut connection).await;
     let cases = [
         Case("newest", ALL, "-infinity", "infinity", NEWEST),
         Case("newest", ALL, "2026-01-01", "2026-01-01 12:00Z", NEWEST),

@@ -2,6 +2,7 @@
 
 use payonce::config::Roles;
 
+use crate::refunds;
 use crate::support::books::uuid_of;
 use crate::support::{TestService, charge_body};
 
@@ -10,9 +11,7 @@ async fn an_object_that_another_charge_stores_is_not_executed_until_that_is_put_
     let service = TestService::new().await;
     let running = service.run_with(Roles::ALL, &[]).await;
     let body = charge_body("pm_card_visa");
-    let first = running.client.charge("order-1", &body).await.id();
-    let completed = running.client.terminal(&first).await;
-    let its_own = completed["provider_charge_id"].as_str().unwrap().to_owned();
+    let (first, its_own) = refunds::charge(&running, "pm_card_visa").await;
     service.ledger.hold("prepare", "after").await;
     let second = running.client.charge("order-2", &body).await.id();
     service.ledger.held().await;
@@ -61,9 +60,10 @@ async fn charges_that_are_gone_leave_no_object_behind() {
     let stored = "SELECT count(*) FROM charge_objects";
     let before = service.count(stored).await;
     assert!(before > 1, "objects are stored: {before}");
-    let gone = async |sql: &'static str| sqlx::query(sql).execute(&service.books).await.unwrap();
-    gone("DELETE FROM charges WHERE id = (SELECT charge_id FROM charge_objects LIMIT 1)").await;
+    service
+        .run_sql(&["DELETE FROM charges WHERE id = (SELECT charge_id FROM charge_objects LIMIT 1)"])
+        .await;
     assert_eq!(service.count(stored).await, before - 1);
-    gone("TRUNCATE charges").await;
+    service.run_sql(&["TRUNCATE charges"]).await;
     assert_eq!(service.count(stored).await, 0);
 }

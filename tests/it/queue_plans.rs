@@ -11,11 +11,10 @@ use payonce::random::Random;
 
 use crate::support::TestService;
 use crate::support::books::run_sql;
+use crate::support::statements::{CLAIM, LIST, Statement, planned};
 
-const CLAIM: &str = include_str!("../../src/db/sql/claim.sql");
-
-const PARAMETERS: &str = "bigint, uuid, interval, smallint[], text, uuid[], bigint, smallint[], text[], bigint[], text, interval";
-const ARGUMENTS: &str = "32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{1}', 'default', NULL, NULL, '{1}', '{acme}', '{32}', 'default', NULL";
+const A_CLAIM: &str = "claim (32, '00000000-0000-4000-8000-000000000000', '2 minutes', '{1}', 'default', NULL, NULL, '{1}', '{acme}', '{32}', 'default', NULL)";
+const MODES: [&str; 2] = ["force_generic_plan", "force_custom_plan"];
 
 /// The planner's numbers are those of the empty table: a queue grows faster than it is analysed.
 const FILL: &str = "
@@ -42,17 +41,9 @@ async fn a_claim_reads_no_more_of_a_long_queue_than_it_takes() {
     sqlx::raw_sql(FILL).execute(&service.books).await.unwrap();
     let mut session = session(&service, Durability::Lease);
     let connection = session.connection().await.unwrap();
-    run_sql(
-        connection,
-        format!("PREPARE claim ({PARAMETERS}) AS {CLAIM}"),
-    )
-    .await;
-    for mode in ["force_generic_plan", "force_custom_plan"] {
-        let explain = format!(
-            "SET plan_cache_mode = {mode};
-             EXPLAIN EXECUTE claim ({ARGUMENTS})"
-        );
-        let plan = run_sql(connection, explain).await.join("\n");
+    CLAIM.prepare(connection).await;
+    for mode in MODES {
+        let plan = planned(connection, mode, A_CLAIM).await;
         assert!(
             plan.contains("Index Scan using outbox_ready_idx on outbox") && !plan.contains("Sort"),
             "{mode}\n{plan}"
@@ -101,12 +92,8 @@ async fn a_claim_of_empty_books_looks_charges_and_refunds_up_by_their_ids() {
         sqlx::raw_sql(known).execute(&service.books).await.unwrap();
         let mut session = session(&service, Durability::Lease);
         let connection = session.connection().await.unwrap();
-        run_sql(
-            connection,
-            format!("PREPARE claim ({PARAMETERS}) AS {CLAIM}"),
-        )
-        .await;
-        let plan = run_sql(connection, format!("EXPLAIN EXECUTE claim ({ARGUMENTS})"))
+        CLAIM.prepare(connection).await;
+        let plan = run_sql(connection, format!("EXPLAIN EXECUTE {A_CLAIM}"))
             .await
             .join("\n");
         assert_looked_up(&plan, "charges", "leased.charge_id");
@@ -122,83 +109,91 @@ fn assert_looked_up(plan: &str, table: &str, by: &str) {
     assert!(lines.windows(2).any(is), "{plan}");
 }
 
+const EVENT: Statement = Statement {
+    name: "event",
+    parameters: "text, text, text, uuid, text, text, boolean, boolean, boolean, timestamptz, timestamptz, boolean, text, \
+                 uuid, boolean",
+    sql: include_str!("../../src/db/sql/take_in_event.sql"),
+};
+
 /// So are an event of the provider's and a list that names an object.
 #[tokio::test]
 async fn in_empty_books_the_charge_of_an_object_is_looked_up_by_its_id() {
     let service = TestService::new().await;
-    let event = "text, text, text, uuid, text, text, boolean, boolean, boolean, timestamptz, timestamptz, boolean, text, \
-                 uuid, boolean";
-    let list = "uuid, text, text[], timestamptz, timestamptz, uuid, bigint, text, text, text, uuid";
     sqlx::raw_sql("VACUUM ANALYZE")
         .execute(&service.books)
         .await
         .unwrap();
     let mut session = session(&service, Durability::Durable);
     let connection = session.connection().await.unwrap();
-    for (name, parameters, statement) in [
-        (
-            "event",
-            event,
-            include_str!("../../src/db/sql/take_in_event.sql"),
-        ),
-        (
-            "list",
-            list,
-            include_str!("../../src/db/sql/list_charges.sql"),
-        ),
-    ] {
-        run_sql(
-            connection,
-            format!("PREPARE {name} ({parameters}) AS {statement}"),
-        )
-        .await;
-        let arguments: Vec<&str> = parameters.split(", ").map(argument).collect();
-        let arguments = arguments.join(", ").replace("'{}'", "'object'");
-        for mode in ["force_generic_plan", "force_custom_plan"] {
-            let explain =
-                format!("SET plan_cache_mode = {mode}; EXPLAIN EXECUTE {name} ({arguments})");
-            let plan = run_sql(connection, explain).await.join("\n");
+    for statement in [EVENT, LIST] {
+        statement.prepare(connection).await;
+        for mode in MODES {
+            // The list's walk, too: of another one the look-up would not be planned.
+            let execute = some_execution(statement).replace("'{}'", "'object'");
+            let plan = planned(connection, mode, &execute).await;
             assert_looked_up(&plan, "charges", "charge_objects.charge_id");
         }
     }
 }
 
-/// The statements of who holds a lease, their parameters, and by what the row is to be looked up.
-const HOLDERS: [(&str, &str, &str); 7] = [
+/// The statements of who holds a lease, and by what the row is to be looked up.
+const HOLDERS: [(Statement, &str); 7] = [
     (
-        include_str!("../../src/db/sql/start_execute.sql"),
-        "uuid[], bigint[], uuid[], integer[], text[], text[], boolean[]",
+        Statement {
+            name: "start_execute",
+            parameters: "uuid[], bigint[], uuid[], integer[], text[], text[], boolean[]",
+            sql: include_str!("../../src/db/sql/start_execute.sql"),
+        },
         "outbox_pkey",
     ),
     (
-        include_str!("../../src/db/sql/finish.sql"),
-        "uuid[], bigint[], uuid[], integer[], text[], text[], text[], text[], text[]",
+        Statement {
+            name: "finish",
+            parameters: "uuid[], bigint[], uuid[], integer[], text[], text[], text[], text[], text[]",
+            sql: include_str!("../../src/db/sql/finish.sql"),
+        },
         "outbox_pkey",
     ),
     (
-        include_str!("../../src/db/sql/wait.sql"),
-        "uuid[], bigint[], uuid[], integer[], boolean[], text[], text[], text[], integer[], integer[], interval[], \
+        Statement {
+            name: "wait",
+            parameters: "uuid[], bigint[], uuid[], integer[], boolean[], text[], text[], text[], integer[], integer[], interval[], \
          boolean[], text[], timestamptz[], text[]",
+            sql: include_str!("../../src/db/sql/wait.sql"),
+        },
         "outbox_pkey",
     ),
     (
-        include_str!("../../src/db/sql/start_refund.sql"),
-        "uuid, bigint, uuid, integer, interval, boolean, text",
+        Statement {
+            name: "start_refund",
+            parameters: "uuid, bigint, uuid, integer, interval, boolean, text",
+            sql: include_str!("../../src/db/sql/start_refund.sql"),
+        },
         "outbox_pkey",
     ),
     (
-        include_str!("../../src/db/sql/finish_refund.sql"),
-        "uuid, bigint, uuid, integer, text, text, text, text, interval",
+        Statement {
+            name: "finish_refund",
+            parameters: "uuid, bigint, uuid, integer, text, text, text, text, interval",
+            sql: include_str!("../../src/db/sql/finish_refund.sql"),
+        },
         "outbox_pkey",
     ),
     (
-        include_str!("../../src/db/sql/wait_refund.sql"),
-        "uuid, bigint, uuid, integer, boolean, text, text, integer, text, integer, interval, boolean, text, text, text",
+        Statement {
+            name: "wait_refund",
+            parameters: "uuid, bigint, uuid, integer, boolean, text, text, integer, text, integer, interval, boolean, text, text, text",
+            sql: include_str!("../../src/db/sql/wait_refund.sql"),
+        },
         "outbox_pkey",
     ),
     (
-        include_str!("../../src/db/sql/settle_deliveries.sql"),
-        "uuid[], uuid[], text[], integer[], text[], interval[], interval",
+        Statement {
+            name: "settle_deliveries",
+            parameters: "uuid[], uuid[], text[], integer[], text[], interval[], interval",
+            sql: include_str!("../../src/db/sql/settle_deliveries.sql"),
+        },
         "webhook_deliveries_pkey",
     ),
 ];
@@ -210,12 +205,12 @@ async fn what_reads_the_whole_queue_is_not_compiled_first() {
     sqlx::raw_sql(FILL).execute(&service.books).await.unwrap();
     let mut session = session(&service, Durability::Durable);
     let connection = session.connection().await.unwrap();
-    let statement = include_str!("../../src/db/sql/account_standing.sql");
-    run_sql(
-        connection,
-        format!("PREPARE standing (text) AS {statement}"),
-    )
-    .await;
+    let statement = Statement {
+        name: "standing",
+        parameters: "text",
+        sql: include_str!("../../src/db/sql/account_standing.sql"),
+    };
+    statement.prepare(connection).await;
     let explain = "EXPLAIN (ANALYZE, TIMING OFF) EXECUTE standing ('default')".to_owned();
     let plan = run_sql(connection, explain).await.join("\n");
     assert!(
@@ -243,6 +238,12 @@ fn argument(kind: &str) -> &'static str {
     }
 }
 
+/// With something for each parameter.
+fn some_execution(statement: Statement) -> String {
+    let arguments: Vec<&str> = statement.parameters.split(", ").map(argument).collect();
+    format!("{} ({})", statement.name, arguments.join(", "))
+}
+
 /// The index of leased rows holds every lease since the last vacuum: thousands a second.
 #[tokio::test]
 async fn who_holds_a_lease_looks_its_row_up_and_walks_no_leases() {
@@ -251,16 +252,10 @@ async fn who_holds_a_lease_looks_its_row_up_and_walks_no_leases() {
         sqlx::raw_sql(known).execute(&service.books).await.unwrap();
         let mut session = session(&service, Durability::Durable);
         let connection = session.connection().await.unwrap();
-        for (number, (statement, parameters, index)) in HOLDERS.into_iter().enumerate() {
-            let prepare = format!("PREPARE holder{number} ({parameters}) AS {statement}");
-            run_sql(connection, prepare).await;
-            let arguments: Vec<&str> = parameters.split(", ").map(argument).collect();
-            let arguments = arguments.join(", ");
-            for mode in ["force_generic_plan", "force_custom_plan"] {
-                let explain = format!(
-                    "SET plan_cache_mode = {mode}; EXPLAIN EXECUTE holder{number} ({arguments})"
-                );
-                let plan = run_sql(connection, explain).await.join("\n");
+        for (statement, index) in HOLDERS {
+            statement.prepare(connection).await;
+            for mode in MODES {
+                let plan = planned(connection, mode, &some_execution(statement)).await;
                 assert!(
                     plan.contains(index) && !plan.contains("leased_idx"),
                     "{mode}\n{plan}"

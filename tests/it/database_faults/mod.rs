@@ -23,16 +23,6 @@ const STORE: &str = "started AS (";
 const FINISH: &str = "finished AS (";
 
 impl TestService {
-    /// Runs these statements in the database, one after the other.
-    async fn run_sql(&self, statements: &[&'static str]) {
-        for statement in statements {
-            sqlx::raw_sql(*statement)
-                .execute(&self.books)
-                .await
-                .unwrap();
-        }
-    }
-
     /// New charges are accepted at the first try and end soon, as if nothing had been.
     async fn is_at_full_speed(&self, running: &Running) {
         let begun = Instant::now();

@@ -37,6 +37,16 @@ pub fn uuid_of(charge: &str) -> Uuid {
 }
 
 impl TestService {
+    /// Runs these statements in the database, one after the other.
+    pub async fn run_sql(&self, statements: &[&'static str]) {
+        for statement in statements {
+            sqlx::raw_sql(*statement)
+                .execute(&self.books)
+                .await
+                .unwrap();
+        }
+    }
+
     /// Lets the time of every lease be over, as if its holder had been gone for as long.
     pub async fn leases_run_out(&self) {
         sqlx::query(

@@ -13,6 +13,7 @@ pub mod provider_proxy;
 pub mod receiver;
 pub mod scrape;
 pub mod service;
+pub mod statements;
 mod until;
 
 pub use client::charge_body;
